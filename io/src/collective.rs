@@ -33,8 +33,8 @@ pub(crate) struct Summary {
 /// How a collective access is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// A member has failed: no data moves.
-    Nothing,
+    /// A member has failed, the first by rank with this class: no data moves.
+    Failed { rank: u32, class: i32 },
     /// Each member moves its own data.
     Direct,
     /// The data goes through aggregators.
@@ -97,7 +97,7 @@ pub(crate) fn decide(
     switch: Switch,
 ) -> Result<Decision> {
     if members.size() == 1 {
-        return Ok(if mine.class == 0 { Decision::Direct } else { Decision::Nothing });
+        return Ok(choose(&[mine], Switch::Disable, 1, 1));
     }
     let all = members.allgather(&mine.encode(hints, switch))?;
     let word = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| all[at * 8 + i]));
@@ -110,8 +110,8 @@ pub(crate) fn decide(
 
 /// Chooses by the members' summaries and rank 0's hints.
 fn choose(all: &[Summary], switch: Switch, nodes: u64, window: u64) -> Decision {
-    if all.iter().any(|one| one.class != 0) {
-        return Decision::Nothing;
+    if let Some(rank) = all.iter().position(|one| one.class != 0) {
+        return Decision::Failed { rank: rank as u32, class: all[rank].class };
     }
     let mut busy: Vec<&Summary> = all.iter().filter(|one| one.len > 0).collect();
     let may = switch != Switch::Disable && busy.iter().all(|one| one.eligible);
@@ -183,7 +183,7 @@ mod tests {
         let large = [wants(0, 1 << 20, 1 << 19, 8), wants(1 << 16, 1 << 20, 1 << 19, 8)];
         assert_eq!(automatic(&large), Decision::Direct);
         let failed = [Summary { class: 2, ..all[0] }, all[1]];
-        assert_eq!(automatic(&failed), Decision::Nothing);
+        assert_eq!(automatic(&failed), Decision::Failed { rank: 0, class: 2 });
         let not = [Summary { eligible: false, ..all[0] }, all[1]];
         assert_eq!(choose(&not, Switch::Enable, 4, 1), Decision::Direct);
         assert_eq!(automatic(&[Summary::default(); 2]), Decision::Direct);

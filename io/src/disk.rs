@@ -144,12 +144,21 @@ impl Disk {
 
     /// Returns the size in bytes.
     pub(crate) fn size(&self) -> Result<i64> {
+        Ok(self.stat()?.st_size)
+    }
+
+    /// Returns true for a folder, which can be opened for reading.
+    pub(crate) fn is_folder(&self) -> Result<bool> {
+        Ok(self.stat()?.st_mode & libc::S_IFMT == libc::S_IFDIR)
+    }
+
+    fn stat(&self) -> Result<libc::stat> {
         // SAFETY: all zeros are a valid `stat`, which the call fills.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: a valid descriptor and place.
         let done = retry(|| unsafe { libc::fstat(self.fd.as_raw_fd(), &mut stat) }.into());
         self.fail("get the size of", done)?;
-        Ok(stat.st_size)
+        Ok(stat)
     }
 
     /// Sets the size in bytes.

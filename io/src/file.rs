@@ -20,9 +20,9 @@ use crate::collective::{Decision, Summary, decide};
 use crate::datarep::{Datarep, UserData};
 use crate::disk::Disk;
 use crate::hints::Hints;
-use crate::members::{Members, agree, all_same};
+use crate::members::{Members, agree, agree_same, agree_with, first_error};
 use crate::pending::{Outcome, Pending};
-use crate::shared_word::SharedWord;
+use crate::shared_pointer::SharedPointer;
 use crate::transfer;
 use crate::two_phase::TwoPhase;
 use crate::view::View;
@@ -33,7 +33,7 @@ pub struct File {
     pub(crate) disk: Disk,
     pub(crate) amode: Amode,
     pub(crate) members: Box<dyn Members>,
-    pub(crate) shared: SharedWord,
+    pub(crate) shared: SharedPointer,
     pub(crate) state: Mutex<State>,
     /// Held while an atomic access moves data.
     atomic_access: Mutex<()>,
@@ -48,6 +48,9 @@ pub(crate) struct State {
     split: Option<Split>,
     pub(crate) hints: Hints,
 }
+
+/// A checked access: through which view, from which packed byte on, and the user's data.
+type Wanted = (Arc<View>, u64, UserData);
 
 /// A split collective that has begun.
 struct Split {
@@ -72,7 +75,7 @@ impl File {
         disk: Disk,
         amode: Amode,
         members: Box<dyn Members>,
-        shared: SharedWord,
+        shared: SharedPointer,
         hints: Hints,
     ) -> File {
         let view = Arc::new(View::whole());
@@ -131,22 +134,20 @@ impl File {
             0.. => Ok(()),
             _ => Err(Error::new(Class::Arg, format!("invalid size {size}: must not be negative"))),
         });
-        agree(&*self.members, checked)?;
-        all_same(&*self.members, &size.to_ne_bytes(), "the size")?;
+        agree_same(&*self.members, checked, &size.to_ne_bytes(), "the size")?;
         let first = self.members.rank() == 0;
         agree(&*self.members, if first { call(&self.disk, size) } else { Ok(()) })
     }
 
     /// Writes the data of all members to the device (MPI_File_sync). Collective.
     pub fn sync(&self) -> Result<()> {
-        agree(&*self.members, self.check_no_split())?;
         // Rank 0 is the first: the others then find nothing left to write, on one host.
         let first = self.members.rank() == 0;
         let sync = |mine: bool| match mine && self.amode.writes() {
             true => self.disk.sync(),
             false => Ok(()),
         };
-        agree(&*self.members, sync(first))?;
+        agree(&*self.members, self.check_no_split().and_then(|()| sync(first)))?;
         agree(&*self.members, sync(!first))
     }
 
@@ -157,11 +158,10 @@ impl File {
 
     /// Switches atomic mode (MPI_File_set_atomicity). Collective.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
-        all_same(&*self.members, &[atomic.into()], "the flag")?;
         // A file system without locks says so now and not in the first access.
         let works =
             if atomic { self.disk.lock(0, 1, self.amode.writes()).map(|_| ()) } else { Ok(()) };
-        agree(&*self.members, works)?;
+        agree_same(&*self.members, works, &[atomic.into()], "the flag")?;
         self.state().atomic = atomic;
         Ok(())
     }
@@ -175,24 +175,25 @@ impl File {
         datarep: Result<Datarep>,
         info: Result<Info>,
     ) -> Result<()> {
-        let mine = self.new_view(disp, types, datarep, info);
-        let summary = mine.as_ref().map(|(view, _)| {
-            let name = view
-                .datarep
-                .name()
-                .bytes()
-                .fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-            [view.etype_bytes(), name].map(u64::to_ne_bytes).concat()
+        let mine = self.new_view(disp, types, datarep, info).and_then(|new| {
+            if self.members.rank() == 0 {
+                self.shared.clear_next()?;
+            }
+            Ok(new)
         });
-        let summary = summary.unwrap_or_default();
-        agree(&*self.members, mine.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        all_same(&*self.members, &summary, "the etype's extent or the data representation")?;
+        let summary = mine.as_ref().map_or([0; 2], |(view, _)| {
+            let hash = |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte));
+            [view.etype_bytes(), view.datarep.name().bytes().fold(0, hash)]
+        });
+        let summary = summary.map(u64::to_ne_bytes).concat();
+        let outcome = mine.as_ref().map(|_| ()).map_err(Clone::clone);
+        let what = "the etype's extent or the data representation";
+        agree_same(&*self.members, outcome, &summary, what)?;
         let (view, hints) = mine?;
         let mut state = self.state();
         (state.view, state.position, state.hints) = (Arc::new(view), 0, hints);
-        drop(state);
-        let first = self.members.rank() == 0;
-        agree(&*self.members, if first { self.shared.store(0) } else { Ok(()) })
+        self.shared.switch();
+        Ok(())
     }
 
     fn new_view(
@@ -237,16 +238,11 @@ impl File {
             let (view, packed) = self.begin_access(direction, position, &data)?;
             Ok((view, packed, data))
         });
-        let outcome = self.together(direction, mine).unwrap_or_else(Outcome::failed);
-        self.agree_on(outcome)
+        self.together(direction, mine).unwrap_or_else(Outcome::failed)
     }
 
     /// Carries out a collective access as the members decide. Collective.
-    fn together(
-        &self,
-        direction: Direction,
-        mine: Result<(Arc<View>, u64, UserData)>,
-    ) -> Result<Outcome> {
+    fn together(&self, direction: Direction, mine: Result<Wanted>) -> Result<Outcome> {
         let (summary, mine) = match mine.and_then(|mine| Ok((self.summary(&mine)?, mine))) {
             Ok((summary, mine)) => (summary, Ok(mine)),
             Err(error) => {
@@ -255,27 +251,28 @@ impl File {
         };
         let hints = self.state().hints.clone();
         let switch = if direction == Direction::Write { hints.cb_write } else { hints.cb_read };
-        let decision = decide(&*self.members, summary, &hints, switch)?;
-        let (view, packed, data) = mine?;
-        Ok(match decision {
-            Decision::Nothing => Outcome { bytes: 0, error: None },
-            Decision::Direct => self.transfer(&view, packed, &data, direction),
-            Decision::Aggregate(domains) => {
+        match (decide(&*self.members, summary, &hints, switch)?, mine) {
+            (Decision::Failed { rank, class }, mine) => {
+                Err(first_error(&*self.members, mine.map(|_| ()), rank, class)?)
+            }
+            (_, Err(error)) => Err(error),
+            (Decision::Direct, Ok((view, packed, data))) => {
+                Ok(self.agree_on(self.transfer(&view, packed, &data, direction)))
+            }
+            (Decision::Aggregate(domains), Ok((view, packed, data))) => {
                 let (disk, members, buffer) = (&self.disk, &*self.members, &data.buffer);
                 let view = &*view;
                 let all = TwoPhase { disk, members, view, packed, buffer, domains };
                 let (bytes, result) = all.run(direction);
                 // An aggregator that failed may have had data of any member.
-                match agree(members, result) {
-                    Ok(()) => Outcome { bytes, error: None },
-                    Err(error) => Outcome::failed(error),
-                }
+                agree(members, result)?;
+                Ok(Outcome { bytes, error: None })
             }
-        })
+        }
     }
 
     /// Returns what this member wants, for the others.
-    fn summary(&self, (view, packed, data): &(Arc<View>, u64, UserData)) -> Result<Summary> {
+    fn summary(&self, (view, packed, data): &Wanted) -> Result<Summary> {
         let len = view.datarep.file_bytes(data)?;
         let (start, end) = view.span(*packed, len)?;
         Ok(Summary {
@@ -340,10 +337,10 @@ impl File {
             .and_then(|()| self.check_mode(direction, true))
             .and(data)
             .and_then(|data| Ok((view.etypes(view.datarep.file_bytes(&data)?)?, data)));
-        let etypes = mine.as_ref().map_or(0, |(etypes, _)| *etypes);
+        let etypes = mine.as_ref().map(|(etypes, _)| *etypes).map_err(Clone::clone);
         let (before, mine) = match (self.reserve_ordered(etypes), mine) {
             (Ok(before), Ok((_, data))) => (before, data),
-            (Err(error), _) | (_, Err(error)) => return self.agree_on(Outcome::failed(error)),
+            (Err(error), _) | (_, Err(error)) => return Outcome::failed(error),
         };
         let outcome = match view.packed(before) {
             Ok(packed) => self.transfer(&view, packed, &mine, direction),
@@ -352,23 +349,32 @@ impl File {
         self.agree_on(outcome)
     }
 
-    /// Returns where this member's part begins, and moves the shared pointer past all parts.
-    /// Collective.
-    fn reserve_ordered(&self, etypes: i64) -> Result<i64> {
-        let all = self.members.allgather(&etypes.to_ne_bytes())?;
+    /// Returns where this member's part begins, and moves the shared pointer past all parts. An
+    /// error of one member is an error of all. Collective.
+    fn reserve_ordered(&self, mine: Result<i64>) -> Result<i64> {
+        let etypes = *mine.as_ref().unwrap_or(&0);
+        let all = agree_with(&*self.members, mine.map(|_| ()), &etypes.to_ne_bytes())?;
         let parts =
             || all.chunks_exact(8).map(|word| i64::from_ne_bytes(std::array::from_fn(|i| word[i])));
-        let mut word = [0; 9];
+        let (mut word, mut moved) = ([0; 12], Ok(()));
         if self.members.rank() == 0 {
             let total = parts().try_fold(0i64, |sum, part| sum.checked_add(part));
-            if let Some(first) = total.and_then(|total| self.shared.fetch_add(total).ok()) {
-                word[..8].copy_from_slice(&first.to_ne_bytes());
-                word[8] = 1;
+            let first = total.ok_or_else(too_far).and_then(|total| {
+                let first = self.shared.fetch_add(total)?;
+                first.checked_add(total).map(|_| first).ok_or_else(too_far)
+            });
+            match first {
+                Ok(first) => word[..8].copy_from_slice(&first.to_ne_bytes()),
+                Err(error) => {
+                    word[8..].copy_from_slice(&(error.class() as i32).to_ne_bytes());
+                    moved = Err(error);
+                }
             }
         }
         self.members.broadcast(0, &mut word)?;
-        if word[8] == 0 {
-            return Err(too_far());
+        let class = i32::from_ne_bytes(std::array::from_fn(|i| word[8 + i]));
+        if class != 0 {
+            return Err(first_error(&*self.members, moved, 0, class)?);
         }
         let first = i64::from_ne_bytes(std::array::from_fn(|i| word[i]));
         let before = parts()

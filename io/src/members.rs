@@ -1,15 +1,23 @@
-//! The communication that a file needs.
+//! The communication that a file needs, and agreements over it.
+//!
+//! An agreement is one allgather: each member gives the outcome of its own work and some bytes. If
+//! any member failed, a broadcast of the first error's text follows, so that all return an error.
+//! What only some calls need rides on the agreement that they make anyway: values that must be the
+//! same on all members, or that the others want to know.
 
-use objects::Result;
+use objects::{Class, Error, Result};
 
-/// The processes that opened a file, as one of them sees the others. All calls but `rank` and
-/// `size` are collective: each member makes the same ones in the same order.
+/// The processes that opened a file, as one of them sees the others. All calls but `rank`, `size`
+/// and `host` are collective: each member makes the same ones in the same order.
 pub trait Members: Send + Sync {
     /// Returns this process's rank.
     fn rank(&self) -> u32;
 
     /// Returns the number of processes.
     fn size(&self) -> u32;
+
+    /// Returns a number that the members on this host have in common, and no others.
+    fn host(&self) -> u32;
 
     /// Returns the bytes of all members in order of rank. Each gives equally many.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>>;
@@ -20,76 +28,94 @@ pub trait Members: Send + Sync {
     /// Sends each member a message, and returns those for this one, with their lengths. Messages
     /// are in order of rank, one after the other.
     fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)>;
+
+    /// Makes words at rank 0 that members on any host can change, all 0.
+    fn remote_words(&self) -> Result<Box<dyn RemoteWords>>;
 }
+
+/// Words at rank 0 of a group, which its members change by messages or memory.
+pub trait RemoteWords: Send + Sync {
+    /// Adds to the word with this index; returns what it was.
+    fn fetch_add(&self, index: usize, value: i64) -> Result<i64>;
+
+    /// Returns the word with this index.
+    fn load(&self, index: usize) -> Result<i64>;
+
+    /// Sets the word with this index.
+    fn store(&self, index: usize, value: i64) -> Result<()>;
+
+    /// Gives the words back. Collective.
+    fn free(&self) -> Result<()>;
+}
+
+/// Bytes of an error's text that the other members get.
+const TEXT_BYTES: usize = 512;
 
 /// Returns the first error by rank, as every member sees it, or this member's own. Collective.
 ///
 /// Each member gives its own result. If any failed, the first one's error is sent to all, so that
 /// each returns one; members that failed themselves return their own.
 pub(crate) fn agree(members: &dyn Members, mine: Result<()>) -> Result<()> {
+    agree_with(members, mine, &[]).map(|_| ())
+}
+
+/// Agrees like [`agree`], and returns the bytes of all members in order of rank. Each gives equally
+/// many, also with an error. Collective.
+pub(crate) fn agree_with(members: &dyn Members, mine: Result<()>, bytes: &[u8]) -> Result<Vec<u8>> {
     if members.size() == 1 {
-        return mine;
+        return mine.map(|()| bytes.to_vec());
     }
     let class = mine.as_ref().map_or_else(|error| error.class() as i32, |()| 0);
-    let all = members.allgather(&class.to_ne_bytes())?;
-    let classes =
-        all.chunks_exact(4).map(|word| i32::from_ne_bytes(std::array::from_fn(|i| word[i])));
-    let failed = classes.enumerate().find(|(_, class)| *class != 0);
-    let Some((rank, class)) = failed else { return mine };
-    let mut text = [0; 512];
-    if rank as u32 == members.rank()
+    let mut message = class.to_ne_bytes().to_vec();
+    message.extend_from_slice(bytes);
+    let all = members.allgather(&message)?;
+    let each = || all.chunks_exact(message.len());
+    let mut classes = each().map(|one| i32::from_ne_bytes(std::array::from_fn(|i| one[i])));
+    match classes.by_ref().enumerate().find(|(_, class)| *class != 0) {
+        None => Ok(each().flat_map(|one| &one[4..]).copied().collect()),
+        Some((rank, class)) => Err(first_error(members, mine, rank as u32, class)?),
+    }
+}
+
+/// Returns the error of the call after the member `rank` failed with this class. Collective.
+pub(crate) fn first_error(
+    members: &dyn Members,
+    mine: Result<()>,
+    rank: u32,
+    class: i32,
+) -> Result<Error> {
+    let mut text = [0; TEXT_BYTES];
+    if rank == members.rank()
         && let Err(error) = &mine
     {
         let bytes = error.detail().as_bytes();
         let len = bytes.len().min(text.len());
         text[..len].copy_from_slice(&bytes[..len]);
     }
-    members.broadcast(rank as u32, &mut text)?;
-    mine?;
+    members.broadcast(rank, &mut text)?;
+    if let Err(own) = mine {
+        return Ok(own);
+    }
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-    let class = objects::Class::from_number(class).unwrap_or(objects::Class::Io);
-    let text = String::from_utf8_lossy(&text[..end]).into_owned();
-    Err(objects::Error::new(class, format!("rank {rank}: {text}")))
+    let class = Class::from_number(class).unwrap_or(Class::Io);
+    let text = String::from_utf8_lossy(&text[..end]);
+    Ok(Error::new(class, format!("rank {rank}: {text}")))
 }
 
-/// Fails on all members with MPI_ERR_NOT_SAME if `mine` differs between them. Collective.
-pub(crate) fn all_same(members: &dyn Members, mine: &[u8], what: &str) -> Result<()> {
-    if members.size() == 1 {
-        return Ok(());
-    }
-    let all = members.allgather(mine)?;
-    let first = &all[..mine.len()];
-    match all.chunks_exact(mine.len()).position(|other| other != first) {
+/// Agrees like [`agree`]; also fails on all members with MPI_ERR_NOT_SAME if `bytes` differ between
+/// them. `bytes` of a member that failed count for nothing. Collective.
+pub(crate) fn agree_same(
+    members: &dyn Members,
+    mine: Result<()>,
+    bytes: &[u8],
+    what: &str,
+) -> Result<()> {
+    let all = agree_with(members, mine, bytes)?;
+    match all.chunks_exact(bytes.len()).position(|other| *other != all[..bytes.len()]) {
         None => Ok(()),
-        Some(rank) => Err(objects::Error::new(
-            objects::Class::NotSame,
+        Some(rank) => Err(Error::new(
+            Class::NotSame,
             format!("{what} of rank {rank} differs from rank 0's: must be the same on all ranks"),
         )),
-    }
-}
-
-/// A group of one process.
-#[derive(Clone, Copy, Debug)]
-pub struct Alone;
-
-impl Members for Alone {
-    fn rank(&self) -> u32 {
-        0
-    }
-
-    fn size(&self) -> u32 {
-        1
-    }
-
-    fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        Ok(mine.to_vec())
-    }
-
-    fn broadcast(&self, _: u32, _: &mut [u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
-        Ok((messages.to_vec(), lengths.to_vec()))
     }
 }

@@ -1,8 +1,12 @@
 //! Opens, closes and deletes files (MPI-5.0 §14.2).
 //!
-//! Steps of an open, the same on all members: agree on the arguments; rank 0 opens, and creates if
-//! asked for; the others hear of it and open without creating; all agree on the outcome. Only rank
-//! 0 creates, so that MPI_MODE_EXCL holds for the group as a whole.
+//! Steps of an open, the same on all members, with one exchange after each:
+//! 1. Each checks its arguments.
+//! 2. Rank 0 opens, and creates if asked for; it makes the shared pointer if all are on one host.
+//! 3. The others open without creating. In append mode each finds the end of the file.
+//!
+//! Only rank 0 creates, so that MPI_MODE_EXCL holds for the group as a whole. Between hosts a
+//! fourth step makes the shared pointer.
 
 use std::path::Path;
 
@@ -12,8 +16,9 @@ use crate::amode::{APPEND, Amode, CREATE, DELETE_ON_CLOSE, EXCL, WRONLY};
 use crate::disk::{Disk, OpenHow, unlink};
 use crate::file::File;
 use crate::hints::Hints;
-use crate::members::{Members, agree, all_same};
-use crate::shared_word::{Announcement, SharedWord};
+use crate::members::{Members, agree, agree_with, first_error};
+use crate::shared_pointer::{SharedPointer, Words};
+use crate::shared_word::{Announcement, SharedWords};
 
 /// Prefixes of names that select a driver in ROMIO; here the file system is found by itself.
 const PREFIXES: [&str; 12] = [
@@ -31,44 +36,111 @@ pub struct OpenArgs {
     pub info: Info,
 }
 
+/// What the members agreed on before any opens.
+struct Checked {
+    path: String,
+    amode: Amode,
+    hints: Hints,
+    /// A number for the host of each member.
+    hosts: Vec<u32>,
+}
+
+/// A file that this member has opened, and the shared pointer if it is in memory.
+type Opened = (Disk, Option<Words>);
+
 /// Opens a file (MPI_File_open). Collective; `args` is an error that this member's caller found.
 pub fn open(members: Box<dyn Members>, args: Result<OpenArgs>) -> Result<File> {
-    let checked = args.and_then(|args| {
+    let checked = check(&*members, args)?;
+    let (mine, announcement) = open_first(&*members, &checked)?;
+    let mine = match members.rank() {
+        0 => mine,
+        rank => open_here(&checked, rank).map(|disk| {
+            let words = announcement.map(|at| Words::Mapped(SharedWords::announced(at)));
+            (disk, words)
+        }),
+    };
+    let mine = mine.and_then(|opened| Ok((start_of(&opened.0, checked.amode)?, opened)));
+    agree(&*members, mine.as_ref().map(|_| ()).map_err(Clone::clone))?;
+    let (start, (disk, words)) = mine?;
+    let words = match words {
+        Some(words) => words,
+        None => Words::Remote(members.remote_words()?),
+    };
+    let shared = SharedPointer::new(words);
+    let file = File::new(disk, checked.amode, members, shared, checked.hints);
+    file.go_to(start)?;
+    Ok(file)
+}
+
+/// Checks the arguments. Collective.
+fn check(members: &dyn Members, args: Result<OpenArgs>) -> Result<Checked> {
+    let mine = args.and_then(|args| {
         let mut hints = Hints::new(members.size());
         hints.update(&args.info)?;
         Ok((strip_prefix(&args.path).to_owned(), Amode::new(args.amode)?, hints))
     });
-    agree(&*members, checked.as_ref().map(|_| ()).map_err(Clone::clone))?;
-    let (path, amode, hints) = checked?;
-    all_same(&*members, &amode.bits().to_ne_bytes(), "amode")?;
-    let rank = members.rank();
-    let mut announcement = [0; Announcement::SIZE];
-    let mut mine = Ok(None);
-    if rank == 0 {
-        mine = open_here(&path, amode, &hints, 0).and_then(|disk| {
-            let shared = match members.size() {
-                1 => SharedWord::Own(0.into()),
-                _ => SharedWord::make()?,
+    let bits = mine.as_ref().map_or(0, |(_, amode, _)| amode.bits());
+    let told = [bits.to_ne_bytes(), members.host().to_ne_bytes()].concat();
+    let all = agree_with(members, mine.as_ref().map(|_| ()).map_err(Clone::clone), &told)?;
+    let (path, amode, hints) = mine?;
+    let word = |at: usize| std::array::from_fn(|i| all[at + i]);
+    let (mut hosts, ranks) = (Vec::new(), all.len() / told.len());
+    for rank in 0..ranks {
+        if word(rank * told.len()) != word(0) {
+            let text = format!(
+                "amode of rank {rank} differs from rank 0's: must be the same on all ranks"
+            );
+            return Err(Error::new(Class::NotSame, text));
+        }
+        hosts.push(u32::from_ne_bytes(word(rank * told.len() + 4)));
+    }
+    Ok(Checked { path, amode, hints, hosts })
+}
+
+/// Lets rank 0 open; returns what it opened, or else an error that no member uses, and where the
+/// shared pointer is if it lies in memory. Collective.
+fn open_first(
+    members: &dyn Members,
+    checked: &Checked,
+) -> Result<(Result<Opened>, Option<Announcement>)> {
+    let one_host = checked.hosts.iter().all(|host| *host == checked.hosts[0]);
+    let mut mine = Err(Error::internal("rank 0 opens first"));
+    let mut told = [0; 4 + Announcement::SIZE];
+    if members.rank() == 0 {
+        mine = open_here(checked, 0).and_then(|disk| {
+            let words = match members.size() {
+                1 => Some(Words::Own(Default::default())),
+                _ if !one_host => None,
+                _ => {
+                    let words = SharedWords::make()?;
+                    told[4..].copy_from_slice(&words.announcement().encode());
+                    Some(Words::Mapped(words))
+                }
             };
-            announcement = shared.announcement().encode();
-            Ok(Some((disk, shared)))
+            Ok((disk, words))
         });
+        let class = mine.as_ref().map_or_else(|error| error.class() as i32, |_| 0);
+        told[..4].copy_from_slice(&class.to_ne_bytes());
     }
-    agree(&*members, mine.as_ref().map(|_| ()).map_err(Clone::clone))?;
-    members.broadcast(0, &mut announcement)?;
-    if rank != 0 {
-        mine = open_here(&path, amode, &hints, rank)
-            .map(|disk| Some((disk, SharedWord::announced(Announcement::decode(&announcement)))));
+    if members.size() == 1 {
+        return Ok((Ok(mine?), None));
     }
-    agree(&*members, mine.as_ref().map(|_| ()).map_err(Clone::clone))?;
-    let (disk, shared) = mine?.ok_or_else(|| Error::internal("a file was not opened"))?;
-    let file = File::new(disk, amode, members, shared, hints);
-    file.go_to_start()?;
-    Ok(file)
+    members.broadcast(0, &mut told)?;
+    match i32::from_ne_bytes(std::array::from_fn(|i| told[i])) {
+        0 => {
+            let at = Announcement::decode(&std::array::from_fn(|i| told[4 + i]));
+            Ok((mine, one_host.then_some(at)))
+        }
+        class => {
+            let mine = if members.rank() == 0 { mine.map(|_| ()) } else { Ok(()) };
+            Err(first_error(members, mine, 0, class)?)
+        }
+    }
 }
 
 /// Opens the file on this member.
-fn open_here(path: &str, amode: Amode, hints: &Hints, rank: u32) -> Result<Disk> {
+fn open_here(checked: &Checked, rank: u32) -> Result<Disk> {
+    let Checked { path, amode, hints, .. } = checked;
     let access = match (amode.reads(), amode.writes()) {
         (true, true) => libc::O_RDWR,
         (true, false) => libc::O_RDONLY,
@@ -84,7 +156,7 @@ fn open_here(path: &str, amode: Amode, hints: &Hints, rank: u32) -> Result<Disk>
         return Err(Error::new(Class::BadFile, "invalid file name: it is empty"));
     }
     let disk = Disk::open(path, OpenHow { flags: access | create, mode: hints.file_perm }, rank)?;
-    if Path::new(path).is_dir() {
+    if disk.is_folder()? {
         return Err(Error::new(Class::BadFile, format!("cannot open {path}: it is a directory")));
     }
     Ok(disk)
@@ -99,21 +171,20 @@ fn strip_prefix(path: &str) -> &str {
     }
 }
 
+/// Returns where the pointers of a file that was just opened stand, bytes.
+fn start_of(disk: &Disk, amode: Amode) -> Result<i64> {
+    if amode.has(APPEND) { disk.size() } else { Ok(0) }
+}
+
 impl File {
-    /// Sets the pointers of a file that was just opened: at the end for MPI_MODE_APPEND.
-    fn go_to_start(&self) -> Result<()> {
+    /// Sets the pointers of a file that was just opened. Collective.
+    fn go_to(&self, start: i64) -> Result<()> {
         if !self.amode.has(APPEND) {
             return Ok(());
         }
-        let end = self.end();
-        if let Ok(end) = end {
-            self.state().position = end;
-        }
-        let shared = match self.members.rank() {
-            0 => end.and_then(|end| self.shared.store(end)),
-            _ => end.map(|_| ()),
-        };
-        agree(&*self.members, shared)
+        self.state().position = start;
+        let first = self.members.rank() == 0;
+        agree(&*self.members, if first { self.shared.store(start) } else { Ok(()) })
     }
 
     /// Waits until all members are done with the file, the first part of MPI_File_close; after an
@@ -125,11 +196,12 @@ impl File {
     /// Deletes the file if that was asked for, the second part of MPI_File_close. The descriptor is
     /// closed when the last access has ended. Collective.
     pub fn end_close(&self) -> Result<()> {
+        let freed = self.shared.free();
         if !self.amode.has(DELETE_ON_CLOSE) {
-            return Ok(());
+            return freed;
         }
         let first = self.members.rank() == 0;
-        agree(&*self.members, if first { unlink(self.path(), 0) } else { Ok(()) })
+        agree(&*self.members, if first { unlink(self.path(), 0) } else { Ok(()) }).and(freed)
     }
 }
 

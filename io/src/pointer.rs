@@ -4,7 +4,7 @@ use objects::{Class, Error, Result};
 
 use crate::amode::SEQUENTIAL;
 use crate::file::{File, sequential, too_far};
-use crate::members::{agree, all_same};
+use crate::members::{agree, agree_same};
 
 /// What an offset of a seek is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,12 @@ impl File {
 
     /// Moves the shared pointer (MPI_File_seek_shared). Collective.
     pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
-        let checked = self.check_seekable().and(whence);
-        agree(&*self.members, checked.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let whence = checked?;
+        let mine = self.check_seekable().and(whence);
         let mut arguments = offset.to_ne_bytes().to_vec();
-        arguments.push(whence as u8);
-        all_same(&*self.members, &arguments, "the offset or whence")?;
+        arguments.push(mine.as_ref().map_or(0, |whence| *whence as u8));
+        let checked = mine.as_ref().map(|_| ()).map_err(Clone::clone);
+        agree_same(&*self.members, checked, &arguments, "the offset or whence")?;
+        let whence = mine?;
         let mine = match self.members.rank() {
             0 => self.target(offset, whence).and_then(|target| self.shared.store(target)),
             _ => Ok(()),

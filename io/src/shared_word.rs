@@ -1,11 +1,11 @@
-//! The shared file pointer: a number in memory that all members of one host map.
+//! Words in memory that all members of a file on one host map; the shared pointer lies in them.
 //!
 //! Rank 0 makes a memory file when the file is opened and announces it: its process, its
-//! descriptor and a token. Another member maps it when it first uses the pointer, through
+//! descriptor and a token. Another member maps it when it first uses the words, through
 //! `/proc/PID/fd/FD`, and compares the token. Nothing lies beside the data, and nothing is left
-//! when processes end. Members on other hosts cannot map it: their calls fail with a text.
+//! when processes end. Members on other hosts cannot map it.
 //!
-//! Bytes of the memory file: token (16), zeros (48), pointer (8).
+//! Bytes of the memory file: token (16), zeros (48), words (8 each).
 
 #![allow(unsafe_code)]
 
@@ -15,14 +15,16 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use objects::{Class, Error, Result};
 
 /// Bytes of the memory file: a page.
 const FILE_BYTES: usize = 4096;
-/// Where the pointer lies.
-const POINTER_AT: usize = 64;
+/// Where the words lie.
+const WORDS_AT: usize = 64;
+/// Number of words.
+pub(crate) const WORDS: usize = 2;
 /// Bytes of the token.
 const TOKEN_BYTES: usize = 16;
 
@@ -55,37 +57,31 @@ impl Announcement {
     }
 }
 
-/// The shared pointer of a file, in etypes.
-pub(crate) enum SharedWord {
-    /// The only member's.
-    Own(AtomicI64),
-    /// In memory that the members of a host share.
-    Mapped {
-        /// Rank 0's memory file.
-        source: Source,
-        mapping: OnceLock<Mapping>,
-    },
+/// Words that the members of one host share.
+pub(crate) struct SharedWords {
+    source: Source,
+    mapping: OnceLock<Mapping>,
 }
 
 /// Where a member finds the memory file.
-pub(crate) enum Source {
+enum Source {
     /// It is this process's, which made it.
     Made(File, Announcement),
     /// Another process has it.
     Announced(Announcement),
 }
 
-/// The mapped pointer.
-pub(crate) struct Mapping(NonNull<AtomicI64>);
+/// The mapped words.
+struct Mapping(NonNull<[AtomicI64; WORDS]>);
 
-// SAFETY: the address of an atomic that stays mapped while the value lives.
+// SAFETY: the address of atomics that stays mapped while the value lives.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
 
-impl SharedWord {
-    /// Makes the memory file, on rank 0 of several members.
-    pub(crate) fn make() -> Result<SharedWord> {
+impl SharedWords {
+    /// Makes the memory file, on rank 0.
+    pub(crate) fn make() -> Result<SharedWords> {
         let fail = |error: io::Error| {
             let text = format!("cannot make memory for the shared file pointer: {error}");
             Error::new(Class::NoMem, text)
@@ -96,56 +92,31 @@ impl SharedWord {
         file.write_all_at(&token, 0).map_err(fail)?;
         let (process, descriptor) = (std::process::id(), file.as_raw_fd() as u32);
         let announcement = Announcement { process, descriptor, token };
-        let source = Source::Made(file, announcement);
-        Ok(SharedWord::Mapped { source, mapping: OnceLock::new() })
+        Ok(SharedWords { source: Source::Made(file, announcement), mapping: OnceLock::new() })
     }
 
-    /// Returns the pointer that rank 0 announced.
-    pub(crate) fn announced(announcement: Announcement) -> SharedWord {
-        let source = Source::Announced(announcement);
-        SharedWord::Mapped { source, mapping: OnceLock::new() }
+    /// Returns the words that rank 0 announced.
+    pub(crate) fn announced(announcement: Announcement) -> SharedWords {
+        SharedWords { source: Source::Announced(announcement), mapping: OnceLock::new() }
     }
 
-    /// Returns the announcement of a pointer that this process made.
+    /// Returns where the memory file is.
     pub(crate) fn announcement(&self) -> Announcement {
-        match self {
-            SharedWord::Mapped { source: Source::Made(_, announcement), .. } => *announcement,
-            _ => Announcement::default(),
+        match self.source {
+            Source::Made(_, announcement) | Source::Announced(announcement) => announcement,
         }
     }
 
-    fn word(&self) -> Result<&AtomicI64> {
-        let (source, mapping) = match self {
-            SharedWord::Own(word) => return Ok(word),
-            SharedWord::Mapped { source, mapping } => (source, mapping),
-        };
-        if let Some(mapping) = mapping.get() {
-            return Ok(mapping.word());
+    /// Returns the word with this index.
+    pub(crate) fn word(&self, index: usize) -> Result<&AtomicI64> {
+        if let Some(mapping) = self.mapping.get() {
+            return Ok(&mapping.words()[index]);
         }
-        let made = source.map().map_err(|error| {
-            let text = format!(
-                "cannot reach the shared file pointer: {error} (the processes of the file must be \
-                 on one host)"
-            );
+        let made = self.source.map().map_err(|error| {
+            let text = format!("cannot map the memory of the shared file pointer: {error}");
             Error::new(Class::UnsupportedOperation, text)
         })?;
-        Ok(mapping.get_or_init(|| made).word())
-    }
-
-    /// Moves the pointer on and returns what it was.
-    pub(crate) fn fetch_add(&self, etypes: i64) -> Result<i64> {
-        Ok(self.word()?.fetch_add(etypes, Ordering::SeqCst))
-    }
-
-    /// Returns the pointer.
-    pub(crate) fn load(&self) -> Result<i64> {
-        Ok(self.word()?.load(Ordering::SeqCst))
-    }
-
-    /// Sets the pointer.
-    pub(crate) fn store(&self, etypes: i64) -> Result<()> {
-        self.word()?.store(etypes, Ordering::SeqCst);
-        Ok(())
+        Ok(&self.mapping.get_or_init(|| made).words()[index])
     }
 }
 
@@ -172,13 +143,13 @@ impl Source {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let word = address.cast::<u8>().wrapping_add(POINTER_AT).cast::<AtomicI64>();
-        NonNull::new(word).map(Mapping).ok_or_else(io::Error::last_os_error)
+        let words = address.cast::<u8>().wrapping_add(WORDS_AT).cast();
+        NonNull::new(words).map(Mapping).ok_or_else(io::Error::last_os_error)
     }
 }
 
 impl Mapping {
-    fn word(&self) -> &AtomicI64 {
+    fn words(&self) -> &[AtomicI64; WORDS] {
         // SAFETY: aligned and inside the mapping, which lasts while `self` does.
         unsafe { self.0.as_ref() }
     }
@@ -186,7 +157,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let start = self.0.as_ptr().cast::<u8>().wrapping_sub(POINTER_AT);
+        let start = self.0.as_ptr().cast::<u8>().wrapping_sub(WORDS_AT);
         // SAFETY: the mapping that was made for this value; no reference outlives it.
         unsafe { libc::munmap(start.cast(), FILE_BYTES) };
     }
@@ -221,25 +192,27 @@ fn token() -> [u8; TOKEN_BYTES] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::SeqCst;
+
     use super::*;
 
     #[test]
-    fn members_of_a_host_share_one_pointer() {
-        let made = SharedWord::make().unwrap();
+    fn members_of_a_host_share_the_words() {
+        let made = SharedWords::make().unwrap();
         let encoded = made.announcement().encode();
-        let other = SharedWord::announced(Announcement::decode(&encoded));
-        assert_eq!(made.fetch_add(5).unwrap(), 0);
-        assert_eq!(other.fetch_add(7).unwrap(), 5);
-        assert_eq!(made.load().unwrap(), 12);
-        other.store(3).unwrap();
-        assert_eq!(made.load().unwrap(), 3);
+        let other = SharedWords::announced(Announcement::decode(&encoded));
+        assert_eq!(made.word(0).unwrap().fetch_add(5, SeqCst), 0);
+        assert_eq!(other.word(0).unwrap().fetch_add(7, SeqCst), 5);
+        assert_eq!(made.word(0).unwrap().load(SeqCst), 12);
+        other.word(1).unwrap().store(3, SeqCst);
+        assert_eq!(made.word(1).unwrap().load(SeqCst), 3);
     }
 
     #[test]
     fn another_hosts_memory_file_is_refused() {
-        let made = SharedWord::make().unwrap();
+        let made = SharedWords::make().unwrap();
         let wrong = Announcement { token: [0; TOKEN_BYTES], ..made.announcement() };
-        let error = SharedWord::announced(wrong).load().unwrap_err();
+        let error = SharedWords::announced(wrong).word(0).map(|_| ()).unwrap_err();
         assert_eq!(error.class(), Class::UnsupportedOperation);
     }
 }

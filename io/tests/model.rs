@@ -7,11 +7,14 @@
 //! `CASES=n` runs more of them.
 
 use std::io::Write;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Barrier, Mutex};
 
 use fabric::UserBuf;
 use io::{
-    Coordination, Datarep, Direction, File, Members, OpenArgs, Position, UserData, Whence, amode,
+    Coordination, Datarep, Direction, File, Members, OpenArgs, Position, RemoteWords, UserData,
+    Whence, amode,
 };
 use objects::datatype::Counting::Int;
 use objects::{Buffer, Datatype, Info, Result};
@@ -23,6 +26,39 @@ const CASES: u64 = 100;
 struct Hub {
     barrier: Barrier,
     messages: Mutex<Vec<Vec<Vec<u8>>>>,
+    /// What one-sided operations change.
+    words: Arc<[AtomicI64; 2]>,
+    /// Members of each pretended host.
+    each_host: u32,
+}
+
+impl Hub {
+    fn new(size: usize, each_host: u32) -> Arc<Hub> {
+        let (barrier, messages) = (Barrier::new(size), Mutex::new(vec![Vec::new(); size]));
+        Arc::new(Hub { barrier, messages, words: Arc::default(), each_host })
+    }
+}
+
+/// Words that members of other pretended hosts change.
+struct Words(Arc<[AtomicI64; 2]>);
+
+impl RemoteWords for Words {
+    fn fetch_add(&self, index: usize, value: i64) -> Result<i64> {
+        Ok(self.0[index].fetch_add(value, SeqCst))
+    }
+
+    fn load(&self, index: usize) -> Result<i64> {
+        Ok(self.0[index].load(SeqCst))
+    }
+
+    fn store(&self, index: usize, value: i64) -> Result<()> {
+        self.0[index].store(value, SeqCst);
+        Ok(())
+    }
+
+    fn free(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// One member of a group of threads.
@@ -51,6 +87,14 @@ impl Members for Thread {
 
     fn size(&self) -> u32 {
         self.size
+    }
+
+    fn host(&self) -> u32 {
+        self.rank / self.hub.each_host
+    }
+
+    fn remote_words(&self) -> Result<Box<dyn RemoteWords>> {
+        Ok(Box::new(Words(self.hub.words.clone())))
     }
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
@@ -223,8 +267,7 @@ fn case(seed: u64) {
     let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let path = folder.join(format!("io-model-{}-{seed}", std::process::id()));
     let path = path.to_str().unwrap().to_owned();
-    let hub =
-        Arc::new(Hub { barrier: Barrier::new(size), messages: Mutex::new(vec![Vec::new(); size]) });
+    let hub = Hub::new(size, rng.u32(1..=size as u32));
     // After each step, what the file must be.
     let mut models = vec![Vec::new()];
     for (number, step) in steps.iter().enumerate() {

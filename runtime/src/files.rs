@@ -8,13 +8,14 @@
 use std::sync::Arc;
 
 use fabric::CollectiveKind;
-use io::{File, Members, OpenArgs};
+use io::{File, Members, OpenArgs, RemoteWords};
 use objects::{Class, Comm, Errhandler, Error, Result};
 
 use crate::collective;
 use crate::communicator::duplicate;
 use crate::file_table::OpenFile;
 pub use crate::file_table::status_of;
+use crate::file_words::FileWords;
 use crate::lock::with;
 use crate::process::{Process, bad_handle, bad_predefined, predefined};
 use crate::request::{Request, State};
@@ -69,8 +70,9 @@ pub fn open(comm: usize, args: Result<OpenArgs>) -> Result<usize> {
     }
     let own = duplicate(comm).map_err(of_file)?;
     let (rank, size) = (own.rank(), own.size());
+    let host = with(|p| p.core().map(|core| core.job.local_ranks().first().copied()))?;
     let handle = with(|p| p.comms.insert(own)) as usize;
-    let members = FileMembers { comm: handle, rank, size };
+    let members = FileMembers { comm: handle, rank, size, host: host.unwrap_or_default() };
     match io::open(Box::new(members), args) {
         Ok(file) => with(|p| {
             let errhandler = p.tables.files.default_errhandler;
@@ -109,6 +111,8 @@ struct FileMembers {
     comm: usize,
     rank: u32,
     size: u32,
+    /// The first rank of this host in the job.
+    host: u32,
 }
 
 impl Members for FileMembers {
@@ -118,6 +122,10 @@ impl Members for FileMembers {
 
     fn size(&self) -> u32 {
         self.size
+    }
+
+    fn host(&self) -> u32 {
+        self.host
     }
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
@@ -130,6 +138,11 @@ impl Members for FileMembers {
 
     fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
         collective::exchange_messages(self.comm, messages, lengths).map_err(of_file)
+    }
+
+    fn remote_words(&self) -> Result<Box<dyn RemoteWords>> {
+        let words = FileWords::create(self.comm, self.rank).map_err(of_file)?;
+        Ok(Box::new(words))
     }
 }
 

@@ -8,8 +8,8 @@
 //! The C ABI is a thin layer over this crate.
 
 #![deny(unsafe_code)]
-// allowed in `abort`, `announcement`, `bsend`, `collective`, `control_channel`, `generalized`,
-// `guarded`, `status_page`, `topology` and `window::create`
+// allowed in `abort`, `announcement`, `bsend`, `collective`, `control_channel`, `file_words`,
+// `generalized`, `guarded`, `status_page`, `topology` and `window::create`
 
 mod abort;
 mod addresses;
@@ -28,6 +28,7 @@ mod errhandlers;
 mod explain;
 mod fault;
 mod file_table;
+mod file_words;
 pub mod files;
 pub mod generalized;
 mod guarded;

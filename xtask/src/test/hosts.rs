@@ -114,13 +114,16 @@ pub(super) fn boots() -> [Boot; 7] {
 
 /// All C programs that may run on hosts.
 fn all(project: &Project, options: &Options) -> Result<Vec<Job>> {
-    Ok(programs::for_hosts(project, options)?.into_iter().map(|row| Job::of_row(row, "")).collect())
+    Ok(programs::for_hosts(project, options, false)?
+        .into_iter()
+        .map(|row| Job::of_row(row, ""))
+        .collect())
 }
 
 /// Those that report the most in the least time, with `how` in their names.
 fn core(project: &Project, options: &Options, how: &str) -> Result<Vec<Job>> {
     let wanted = ["ring", "wildcards", "order", "stress", "collectives"];
-    let rows = programs::for_hosts(project, options)?.into_iter();
+    let rows = programs::for_hosts(project, options, false)?.into_iter();
     Ok(rows
         .filter(|(case, _)| wanted.contains(&case.name.as_str()))
         .map(|row| Job::of_row(row, how))

@@ -83,11 +83,15 @@ pub(super) fn watched(project: &Project, options: &Options, tool: Tool) -> Resul
 /// A row of the table, and the words of its program.
 pub(super) type Row = (Case, Vec<String>);
 
-/// The rows for jobs over two hosts; everything is compiled.
-pub(super) fn for_hosts(project: &Project, options: &Options) -> Result<Vec<Row>> {
+/// The rows for jobs over two hosts, which may share their files; everything is compiled.
+pub(super) fn for_hosts(
+    project: &Project,
+    options: &Options,
+    shares_files: bool,
+) -> Result<Vec<Row>> {
     let bench = Bench::new(project, options, None)?;
-    let rows =
-        table::read(&bench.sources.join("table.toml"))?.into_iter().filter(Case::is_for_hosts);
+    let rows = table::read(&bench.sources.join("table.toml"))?.into_iter();
+    let rows = rows.filter(|case| case.is_for_hosts(shares_files));
     let words = |case: Case| {
         let mut words = case.options.clone();
         words.push(bench.compile(&case)?.display().to_string());

@@ -101,6 +101,9 @@ pub(super) struct Case {
     /// Why it is not run over two hosts as well.
     #[serde(default)]
     pub(super) one_host: Option<String>,
+    /// Needs a file system that all hosts share.
+    #[serde(default)]
+    pub(super) shared_files: bool,
     /// Run on so many ranks under valgrind and with AddressSanitizer too.
     #[serde(default)]
     pub(super) memory: Option<u32>,
@@ -128,7 +131,8 @@ impl Case {
 
 impl Case {
     /// A row that is run on four ranks over two hosts, too: a program that ends well.
-    pub(super) fn is_for_hosts(&self) -> bool {
+    /// `shares_files`: the hosts share their file systems.
+    pub(super) fn is_for_hosts(&self, shares_files: bool) -> bool {
         let plain =
             self.line.is_empty() && !self.alone && self.preload.is_none() && self.env.is_empty();
         let quiet = self.stdin.is_none() && self.one_host.is_none();
@@ -136,7 +140,8 @@ impl Case {
             && self.within.is_none()
             && !self.slow
             && self.waiting.is_none();
-        plain && quiet && ends_well && self.ranks.contains(&4)
+        let finds_files = shares_files || !self.shared_files;
+        plain && quiet && ends_well && finds_files && self.ranks.contains(&4)
     }
 }
 

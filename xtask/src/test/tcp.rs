@@ -234,7 +234,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     std::fs::write(&agent, script).context("writing the agent")?;
     quietly(Command::new("chmod").arg("+x").arg(&agent), MAX_SETUP_TIME)?;
     let bench = Bench { network: &network, mpiexec: project.prefix().join("bin/mpiexec"), agent };
-    let all = programs::for_hosts(project, options)?;
+    let all = programs::for_hosts(project, options, true)?;
     let filter = |row: &programs::Row| {
         options.filter.as_ref().is_none_or(|filter| row.0.name.contains(filter.as_str()))
     };

@@ -52,7 +52,7 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
     ];
     let mut tally =
         rust::conformance_verbs(project, step, options.filter.as_deref(), &environment)?;
-    for (seed, (case, words)) in (1..).zip(programs::for_hosts(project, options)?) {
+    for (seed, (case, words)) in (1..).zip(programs::for_hosts(project, options, true)?) {
         let is_meant =
             options.filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str()));
         if !is_meant || !PROGRAMS.contains(&case.name.as_str()) {
