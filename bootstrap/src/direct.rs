@@ -2,8 +2,8 @@
 //!
 //! The manager knows ranks, sizes and hosts. The rest lies in its store: process 0 puts the job's
 //! number and secret. The first rank of each host (its leader) creates the memory file and puts
-//! its process and descriptor. Each rank puts its processors. After one fence the ranks of a
-//! host open the leader's descriptor through /proc; nothing has a name.
+//! its process, its descriptor and the ranks of its host. Each rank puts its processors. After one
+//! fence the ranks of a host open the leader's descriptor through /proc; nothing has a name.
 //!
 //! Where the manager knows no hosts, each rank puts the name of its host and of its boot, and
 //! reads those of all others after a further fence.
@@ -15,6 +15,7 @@ use rustix::process::getpid;
 use rustix::thread::sched_getaffinity;
 
 use crate::error::BootstrapError;
+use crate::host_table::{encode_ranks, enter_ranks};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
 use crate::status_entry::RankState;
@@ -52,6 +53,10 @@ pub(crate) fn join(manager: &ProcessManager) -> Result<Direct, BootstrapError> {
         let value = [&job.to_le_bytes()[..], secret.bytes()].concat();
         manager.put("job", &value).map_err(failed)?;
     }
+    if local_rank == 0 {
+        let ranks = encode_ranks(&local);
+        manager.put(&format!("ranks/{rank}"), ranks.as_bytes()).map_err(failed)?;
+    }
     manager.put(&format!("cpus/{rank}"), &own_processors()).map_err(failed)?;
     manager.fence().map_err(failed)?;
     let (id, secret) = job_and_secret(manager)?;
@@ -66,6 +71,22 @@ pub(crate) fn join(manager: &ProcessManager) -> Result<Direct, BootstrapError> {
     entry.set_state(RankState::Running);
     let processors = count_processors(manager, &local).map_err(failed)?;
     Ok(Direct { local, local_rank, processors, id, secret, status_page })
+}
+
+/// Returns the host of each rank. A rank that none of the hosts before has is the lowest one of the
+/// next host, which has put the ranks there.
+pub(crate) fn host_table(manager: &ProcessManager) -> Result<Vec<u32>, ManagerError> {
+    let mut host_of = vec![None; manager.size() as usize];
+    let mut hosts = 0;
+    while let Some(leader) = host_of.iter().position(Option::is_none) {
+        let ranks = manager.get(&format!("ranks/{leader}"))?.unwrap_or_default();
+        let entered = enter_ranks(&String::from_utf8_lossy(&ranks), hosts, &mut host_of);
+        entered.filter(|()| host_of[leader] == Some(hosts)).ok_or_else(|| {
+            ManagerError(format!("{} has no list of the host of rank {leader}", manager.name()))
+        })?;
+        hosts += 1;
+    }
+    Ok(host_of.into_iter().flatten().collect())
 }
 
 fn failed(error: ManagerError) -> BootstrapError {

@@ -23,6 +23,7 @@ use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
 use crate::direct::{self, Direct};
 use crate::environment::{RankParams, VARIABLE};
 use crate::error::BootstrapError;
+use crate::host_table::{self, HOSTS_VARIABLE};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
 use crate::status_entry::{RankState, StatusEntry};
@@ -188,6 +189,24 @@ impl Job {
     /// our launcher started them.
     pub fn local_ranks(&self) -> &[u32] {
         &self.local
+    }
+
+    /// Returns the host of each rank of MPI_COMM_WORLD, the same on all ranks; hosts are numbered
+    /// in the order of their lowest ranks. With a process manager it asks its process on this host
+    /// once for each host. Empty if all ranks are on one host.
+    pub fn host_table(&self) -> Result<Vec<u32>, ControlError> {
+        match &self.link {
+            _ if self.local_size == self.size => Ok(Vec::new()),
+            Link::None => Ok(Vec::new()),
+            Link::Launcher(_) => {
+                let text = std::env::var(HOSTS_VARIABLE).unwrap_or_default();
+                host_table::decode_counts(&text, self.size).ok_or_else(|| {
+                    let what = format!("invalid {HOSTS_VARIABLE}={text}: must be that of mpiexec");
+                    ControlError::Manager(ManagerError(what))
+                })
+            }
+            Link::Manager(manager) => direct::host_table(manager).map_err(ControlError::Manager),
+        }
     }
 
     /// Returns true if this host has more ranks than processors.

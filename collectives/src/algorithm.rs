@@ -39,6 +39,10 @@ pub enum Algorithm {
     SegmentCounter,
     /// In a collective segment, each rank for itself.
     SegmentFlags,
+    /// Within hosts, and between them by one rank of each host.
+    Leaders,
+    /// Within hosts, and between them by each rank for a part of the vector.
+    Lanes,
 }
 
 /// The inputs of a schedule other than the call.
@@ -56,10 +60,16 @@ impl Algorithm {
         matches!(self, Algorithm::SegmentCounter | Algorithm::SegmentFlags)
     }
 
+    /// True for compositions over the levels of the machine.
+    pub(crate) fn is_composition(self) -> bool {
+        matches!(self, Algorithm::Leaders | Algorithm::Lanes)
+    }
+
     /// Returns whether it can do this call: the restrictions of each algorithm.
     pub fn can(self, args: &CollArgs, pos: Position) -> bool {
         use Algorithm::*;
         match (args, self) {
+            (_, Leaders | Lanes) => self.can_compose(args, pos),
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
             (CollArgs::Barrier, Linear) => true,
@@ -80,7 +90,26 @@ impl Algorithm {
         }
     }
 
-    /// Writes this rank's part of a call.
+    /// The restrictions of compositions.
+    fn can_compose(self, args: &CollArgs, pos: Position) -> bool {
+        let Some(hosts) = pos.levels() else { return false };
+        match (self, args) {
+            (
+                Algorithm::Leaders,
+                CollArgs::Barrier | CollArgs::Bcast { .. } | CollArgs::Allgather { .. },
+            ) => true,
+            (Algorithm::Leaders, CollArgs::Reduce { .. } | CollArgs::Allreduce { .. }) => {
+                args.commutes() || hosts.are_consecutive()
+            }
+            (
+                Algorithm::Lanes,
+                CollArgs::Bcast { .. } | CollArgs::Reduce { .. } | CollArgs::Allreduce { .. },
+            ) => args.commutes() && hosts.lanes().len() > 1,
+            _ => false,
+        }
+    }
+
+    /// Writes this rank's part of a call, if it is no composition.
     pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
         match *args {
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),

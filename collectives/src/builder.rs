@@ -3,6 +3,8 @@
 //! A message that is added after a local step opens the next round by itself; a message that must
 //! wait for other messages needs [`Builder::round`].
 
+use std::sync::Arc;
+
 use crate::schedule::{Direction, Local, Member, Message, Round, Schedule, SegSync};
 use crate::shape::{Extent, Shape, Space, Span, Strided, Ty};
 
@@ -18,6 +20,8 @@ pub struct Builder {
     /// Of the round that is being written.
     sync: SegSync,
     slot_bytes: u64,
+    /// The rank of each number that messages are written with; `None`: the number itself.
+    among: Option<Arc<[u32]>>,
 }
 
 impl Builder {
@@ -29,6 +33,25 @@ impl Builder {
     /// Makes empty messages of extents without bytes from now on, instead of none.
     pub fn keep_empty(&mut self, keep: bool) {
         self.keep_empty = keep;
+    }
+
+    /// Lets `write` write a stage among some of the ranks, whose numbers there are their indices in
+    /// `ranks`. The stage is rounds of its own.
+    pub fn among(&mut self, ranks: &Arc<[u32]>, write: impl FnOnce(&mut Builder)) {
+        self.round();
+        let outer = self.among.replace(ranks.clone());
+        debug_assert!(outer.is_none(), "a stage is among ranks of the communicator");
+        write(self);
+        self.round();
+        self.among = outer;
+    }
+
+    /// Begins a stage in the collective segment: its next round, if the schedule has had one.
+    pub fn segment_stage(&mut self) {
+        self.round();
+        if self.rounds.iter().any(|round| round.sync != SegSync::None) {
+            self.sync(SegSync::Next);
+        }
     }
 
     /// Sends an extent; nothing if it has no bytes, unless empty messages are kept.
@@ -99,9 +122,9 @@ impl Builder {
         }
     }
 
-    /// Reserves so many bytes in the slot of each rank.
+    /// Reserves so many bytes in the slot of each rank; the most of all stages.
     pub fn reserve_slot(&mut self, bytes: u64) {
-        self.slot_bytes = bytes;
+        self.slot_bytes = self.slot_bytes.max(bytes);
     }
 
     /// Opens a round of local steps that synchronises with the segment.
@@ -150,7 +173,11 @@ impl Builder {
         if self.locals.len() > closed || self.sync != SegSync::None {
             self.round();
         }
-        self.messages.push(Message { with: with.into(), direction, span });
+        let mut with = with.into();
+        if let Some(ranks) = self.among.as_ref().filter(|_| !with.is_remote()) {
+            with = Member::local(ranks[with.rank() as usize]);
+        }
+        self.messages.push(Message { with, direction, span });
     }
 
     /// Reserves `low .. high` around an aligned address, which is returned.

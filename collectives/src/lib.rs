@@ -21,7 +21,9 @@ mod call;
 mod call_error;
 mod call_lists;
 pub mod coll_args;
+mod compositions;
 pub mod executor;
+pub mod hosts;
 pub mod operation;
 pub mod plan;
 pub mod planner;
@@ -42,6 +44,7 @@ pub use executor::{
     Active, Advance, CollectiveId, CollectiveWait, InlineRun, Passed, Suspended, UserCall,
     UserReturn,
 };
+pub use hosts::Hosts;
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, SharedSegment};
 pub use planner::Planner;
@@ -49,5 +52,5 @@ pub use position::Position;
 pub use schedule::{Local, Member, Message, Schedule, SegSync};
 pub use select::{Rule, Selection};
 pub use shape::{Extent, Shape, Space, Span, Strided, Ty};
-pub use thresholds::Thresholds;
+pub use thresholds::{HostSegment, Thresholds};
 pub use topology::{Level, RankLocation, Topology};

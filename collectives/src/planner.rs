@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use fabric::CollSegment;
+use fabric::{CollSegment, Peer};
 use hashbrown::HashMap;
 use objects::{Comm, Result};
 use rustc_hash::FxBuildHasher;
@@ -57,6 +57,8 @@ struct CacheEntry {
 #[derive(Default)]
 struct Topologies {
     tables: Vec<Topology>,
+    /// The host of each rank of MPI_COMM_WORLD; empty in a job on one host.
+    world_hosts: Vec<u32>,
     /// The table of each communicator that has one, by context id.
     of_comm: HashMap<u64, u32, FxBuildHasher>,
 }
@@ -107,6 +109,24 @@ impl Planner {
         debug_assert_eq!(locations.len(), comm.size() as usize);
         self.forget(comm);
         self.topologies.set(comm.context(), Topology::new(locations));
+    }
+
+    /// Sets the host of each rank of MPI_COMM_WORLD, the same on all ranks of the job. The tables
+    /// of communicators without locations are made from it, when they are first needed.
+    pub fn set_world_hosts(&mut self, host_of: Vec<u32>) {
+        self.topologies.world_hosts = host_of;
+    }
+
+    /// Makes the table of a communicator from the hosts of its processes, unless it has one.
+    fn locate(&mut self, comm: &Comm) {
+        let Topologies { world_hosts, of_comm, .. } = &self.topologies;
+        if world_hosts.is_empty() || comm.is_inter() || of_comm.contains_key(&comm.context()) {
+            return;
+        }
+        let host_of = |peer: Peer| world_hosts.get(peer.0 as usize).map_or(0, |host| *host);
+        let hosts: Vec<RankLocation> =
+            comm.group().iter().map(|peer| RankLocation::on_host(host_of(peer).into())).collect();
+        self.topologies.set(comm.context(), Topology::new(&hosts));
     }
 
     /// This rank's position in a communicator, with what is known of the machine.
@@ -167,6 +187,7 @@ impl Planner {
     ) -> Result<Plan> {
         let call = Call::new(operation, comm)?;
         let mut b = Builder::new();
+        self.locate(comm);
         let position = self.position(comm);
         match &call.lists {
             None => call.key.with_args(|args| write(&mut b, args, position)),
@@ -195,7 +216,13 @@ impl Planner {
         segment: Option<&Arc<dyn CollSegment>>,
     ) -> Result<Plan> {
         let mut call = Call::new(operation, comm)?;
-        let segment = segment.filter(|_| self.selection.may_use_segment(operation.kind()));
+        self.locate(comm);
+        let hosts = self.position(comm).levels();
+        let may_use = self.selection.may_use_segment(operation.kind(), hosts.is_some());
+        let members = hosts.map(|hosts| hosts.members(hosts.place(comm.rank()).0).clone());
+        let segment = segment
+            .filter(|_| may_use)
+            .map(|segment| SharedSegment { segment: segment.clone(), members });
         call.key.has_segment = segment.is_some();
         call.key.topology = self.topologies.of(comm);
         let bytes = call.block_bytes()?;
@@ -204,7 +231,6 @@ impl Planner {
             None => self.schedule(call.key),
             Some(lists) => Arc::new(self.write(&lists.args(&call.key)?, &call.key)),
         };
-        let segment = segment.cloned().map(|segment| SharedSegment { segment, members: None });
         let areas = [call.send, call.recv];
         Ok(Plan::new(schedule, segment, operation, comm, call.types, areas, bytes))
     }

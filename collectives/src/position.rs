@@ -1,6 +1,7 @@
 //! One rank's position among the ranks of its communicator: its number, and its place on the
 //! machine.
 
+use crate::hosts::Hosts;
 use crate::topology::{Level, Topology};
 
 /// The position of a rank, as algorithms see it.
@@ -59,6 +60,11 @@ impl<'t> Position<'t> {
     pub fn leaders(self, level: Level) -> impl ExactSizeIterator<Item = u32> + Clone {
         let groups = 0..self.groups(level);
         groups.map(move |group| self.topology.map_or(0, |t| t.members(level, group)[0]))
+    }
+
+    /// The sub-groups by host, where there are several hosts and one of them has several ranks.
+    pub fn levels(self) -> Option<&'t Hosts> {
+        self.topology.map(Topology::hosts).filter(|hosts| hosts.are_levels())
     }
 
     /// This rank's group at a level.

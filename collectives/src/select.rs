@@ -7,12 +7,13 @@
 use fabric::CollectiveKind;
 
 use crate::algorithm::{Algorithm, Limits};
-use crate::algorithms::{inter, segment_flags};
+use crate::algorithms::{inter, segment_counter, segment_flags};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
+use crate::compositions::{self, Stages};
 use crate::position::Position;
 use crate::schedule::Schedule;
-use crate::thresholds::Thresholds;
+use crate::thresholds::{HostSegment, Thresholds};
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Selection {
     rules: Vec<Rule>,
     /// See [`Thresholds::shm_max`].
     shm_max: u64,
+    /// See [`Thresholds::host_segment`].
+    host_segment: Option<HostSegment>,
     limits: Limits,
 }
 
@@ -43,6 +46,7 @@ impl Selection {
         // From this size on it does not matter that ranks share processors.
         let from = max.map_or(0, |max| max.saturating_add(1));
         let mut rules = Vec::new();
+        rules_of_compositions(t, &mut rules);
         rules_of_flags(t, &mut rules);
         rules_of_data(t, from, &mut rules);
         rules_of_reductions(t, from, &mut rules);
@@ -53,7 +57,8 @@ impl Selection {
         let has_counter = t.shm && max.is_some();
         rules.retain(|rule| has_counter || rule.algorithm != Algorithm::SegmentCounter);
         let limits = Limits { window: t.window.max(2), reproducible: t.reproducible };
-        Selection { rules, shm_max: t.shm_max.unwrap_or(0), limits }
+        let host_segment = t.host_segment.filter(|_| t.shm);
+        Selection { rules, shm_max: t.shm_max.unwrap_or(0), host_segment, limits }
     }
 
     /// Puts a rule before all others, as a configuration does.
@@ -66,8 +71,13 @@ impl Selection {
         &self.rules
     }
 
-    /// True when some calls of an operation use a collective segment.
-    pub fn may_use_segment(&self, kind: CollectiveKind) -> bool {
+    /// True when some calls of an operation use a collective segment. `has_levels`: of the ranks of
+    /// one of several hosts.
+    pub fn may_use_segment(&self, kind: CollectiveKind, has_levels: bool) -> bool {
+        if has_levels {
+            let is_composed = |rule: &Rule| rule.kind == kind && rule.algorithm.is_composition();
+            return self.host_segment.is_some() && self.rules.iter().any(is_composed);
+        }
         self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm.uses_segment())
     }
 
@@ -96,16 +106,41 @@ impl Selection {
     pub fn schedule(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Schedule {
         let mut b = Builder::new();
         b.keep_empty(args.is_empty(pos.size));
-        let algorithm = self.choose(args, pos, has_segment);
-        algorithm.write(&mut b, args, pos, self.limits);
+        match self.choose(args, pos, has_segment) {
+            algorithm if algorithm.is_composition() => {
+                compositions::write(algorithm, &mut b, args, pos, (self, has_segment));
+            }
+            algorithm => self.write(algorithm, &mut b, args, pos),
+        }
+        b.finish()
+    }
+
+    /// Writes a stage, or all of a schedule, by an algorithm that is no composition.
+    fn write(&self, algorithm: Algorithm, b: &mut Builder, args: &CollArgs, pos: Position) {
+        algorithm.write(b, args, pos, self.limits);
         if let (CollArgs::Allreduce { output, .. }, Algorithm::Ordered | Algorithm::Only) =
             (*args, algorithm)
         {
             b.round();
             let bcast = CollArgs::Bcast { root: 0, data: output };
-            self.choose(&bcast, pos, false).write(&mut b, &bcast, pos, self.limits);
+            self.choose(&bcast, pos, false).write(b, &bcast, pos, self.limits);
         }
-        b.finish()
+    }
+
+    /// The algorithm for a stage in the segment of a host, where the communicator has other hosts
+    /// as well; `None` if the stage uses messages.
+    fn choose_in_host_segment(&self, args: &CollArgs, pos: Position) -> Option<Algorithm> {
+        match self.host_segment? {
+            HostSegment::Counter { max } => {
+                let fits = args.bytes(pos.size) <= max && segment_counter::can(args, pos.size);
+                fits.then_some(Algorithm::SegmentCounter)
+            }
+            HostSegment::Flags { max } => {
+                let fits = segment_flags::can(args, pos.size)
+                    && segment_flags::slot_bytes(args, pos.size) <= max;
+                fits.then_some(Algorithm::SegmentFlags)
+            }
+        }
     }
 
     /// This rank's schedule for a call between its group and one of `remote` ranks. Each operation
@@ -127,8 +162,46 @@ impl Selection {
     }
 }
 
+impl Stages for Selection {
+    fn write_flat(&self, b: &mut Builder, args: &CollArgs, pos: Position) {
+        self.write(self.choose(args, pos, false), b, args, pos);
+    }
+
+    fn write_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool {
+        let algorithm = self.choose_in_host_segment(args, pos);
+        if let Some(algorithm) = algorithm {
+            b.segment_stage();
+            self.write(algorithm, b, args, pos);
+            b.round();
+        }
+        algorithm.is_some()
+    }
+}
+
 fn rule(kind: CollectiveKind, bytes: u64, ranks: u32, algorithm: Algorithm) -> Rule {
     Rule { kind, bytes, ranks, algorithm }
+}
+
+/// Compositions over the levels of the machine.
+fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
+    use CollectiveKind as Of;
+    if !t.hierarchical {
+        return;
+    }
+    rules.extend([
+        rule(Of::Barrier, 0, 0, Algorithm::Leaders),
+        rule(Of::Bcast, t.lanes_min, 0, Algorithm::Lanes),
+        rule(Of::Bcast, 0, 0, Algorithm::Leaders),
+        rule(Of::Allgather, 0, 0, Algorithm::Leaders),
+    ]);
+    if !t.reproducible {
+        rules.extend([
+            rule(Of::Reduce, t.lanes_min, 0, Algorithm::Lanes),
+            rule(Of::Reduce, 0, 0, Algorithm::Leaders),
+            rule(Of::Allreduce, t.lanes_min, 0, Algorithm::Lanes),
+            rule(Of::Allreduce, 0, 0, Algorithm::Leaders),
+        ]);
+    }
 }
 
 /// Segments with flags, where each rank has a processor.

@@ -1,7 +1,23 @@
 //! The sizes at which selection changes, as the runtime reads them from its knobs.
 
+/// The segment of a host in a job over several hosts: how its members count, and the sizes in bytes
+/// up to which stages within the host use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostSegment {
+    /// Ranks share processors: the last rank to arrive combines all operands.
+    Counter {
+        /// The largest vector.
+        max: u64,
+    },
+    /// Each rank has a processor.
+    Flags {
+        /// The most bytes of a slot.
+        max: u64,
+    },
+}
+
 /// The sizes, in bytes unless noted otherwise, at which selection changes. All ranks of a job must
-/// have the same.
+/// have the same, but for [`Thresholds::host_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// Broadcasts from this size on are scattered and sent round the ring.
@@ -30,6 +46,12 @@ pub struct Thresholds {
     /// in which no rank has more bytes in its slot use a segment with flags. `None`: no segment has
     /// flags.
     pub shm_max: Option<u64>,
+    /// Communicators over several hosts use compositions.
+    pub hierarchical: bool,
+    /// Broadcasts and reductions over several hosts from this size on use lanes.
+    pub lanes_min: u64,
+    /// The segments of this host in a job over several hosts. Hosts may differ.
+    pub host_segment: Option<HostSegment>,
     /// How many messages (not bytes) of one collective are under way at once where each rank deals
     /// with all others.
     pub window: u32,
@@ -51,6 +73,9 @@ impl Default for Thresholds {
             oversubscribed_max: None,
             shm: true,
             shm_max: None,
+            hierarchical: true,
+            lanes_min: 32 << 10,
+            host_segment: None,
             window: 32,
             reproducible: false,
         }

@@ -11,6 +11,8 @@
 
 use std::collections::HashMap;
 
+use crate::hosts::Hosts;
+
 /// Parts of a machine, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
@@ -50,6 +52,7 @@ impl RankLocation {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Topology {
     levels: [Groups; Level::ALL.len()],
+    hosts: Hosts,
 }
 
 /// The groups of one level.
@@ -73,7 +76,13 @@ impl Topology {
             enclosing.clone_from(&groups.group_of);
             groups
         });
-        Topology { levels }
+        let hosts = Hosts::new(&levels[Level::Host as usize].group_of);
+        Topology { levels, hosts }
+    }
+
+    /// The sub-groups of the hosts.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// One host of `size` ranks, unknown inside.

@@ -1,6 +1,7 @@
 //! Every algorithm against a naive reference, on all ranks at once.
 
 mod model;
+mod placement;
 mod random;
 
 use collectives::{
@@ -8,13 +9,15 @@ use collectives::{
 };
 use fabric::CollectiveKind;
 use model::{Memory, RankModel, Type};
+use placement::Chooser;
 use random::Random;
 
-const SIZES: [u32; 19] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 33];
+const SIZES: [u32; 21] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 32, 33, 64];
 const ROUNDS: u64 = 5;
 
 /// Thresholds that reach every algorithm sooner or later.
-fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
+fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser {
     let mut at = || [0, 1, 40, 300, u64::MAX][random.below(5) as usize];
     let thresholds = Thresholds {
         bcast_long: at(),
@@ -28,10 +31,13 @@ fn any_selection(random: &mut Random, reproducible: bool) -> Selection {
         oversubscribed_max: Some(at()).filter(|&at| at != 40),
         shm: at() != 0,
         shm_max: None,
+        hierarchical: true,
+        lanes_min: at(),
+        host_segment: None,
         window: 2 + at() as u32 % 7,
         reproducible,
     };
-    Selection::new(&thresholds)
+    Chooser::new(Selection::new(&thresholds), size, random)
 }
 
 fn any_count(random: &mut Random) -> u64 {
@@ -142,39 +148,31 @@ fn for_all(test: impl Fn(u32, &mut Random)) {
     }
 }
 
-fn schedule(selection: &Selection, args: &CollArgs, rank: usize, size: u32) -> Schedule {
-    selection.schedule(args, Position::new(rank as u32, size), false)
-}
-
 #[test]
 fn barrier_waits_for_all_ranks() {
     for_all(|size, random| {
-        let selection = any_selection(random, false);
+        let selection = any_selection(random, size, false);
         let mut models: Vec<RankModel> = (0..size as usize)
             .map(|rank| {
-                Rank::new(random, 0, 0).with_schedule(schedule(
-                    &selection,
-                    &CollArgs::Barrier,
-                    rank,
-                    size,
-                ))
+                Rank::new(random, 0, 0).with_schedule(selection.schedule(&CollArgs::Barrier, rank))
             })
             .collect();
         model::run(&mut models, random, &sum);
-        for rank in &models {
-            let rounds = rank.schedule.rounds().len() as u32;
-            let logarithm = 32 - (size - 1).leading_zeros();
-            let is_linear = selection.choose(&CollArgs::Barrier, Position::new(0, size), false)
-                == Algorithm::Linear;
-            assert_eq!(rounds, if is_linear { 2 * (size - 1).min(1) } else { logarithm });
-        }
+        let algorithm =
+            selection.selection.choose(&CollArgs::Barrier, selection.position(0), false);
+        let wanted = match algorithm {
+            Algorithm::Leaders => return,
+            Algorithm::Linear => 2 * (size - 1).min(1),
+            _ => 32 - (size - 1).leading_zeros(),
+        };
+        assert!(models.iter().all(|rank| rank.schedule.rounds().len() as u32 == wanted));
     });
 }
 
 #[test]
 fn bcast() {
     for_all(|size, random| {
-        let (selection, count) = (any_selection(random, false), any_count(random));
+        let (selection, count) = (any_selection(random, size, false), any_count(random));
         let root = random.below(size.into()) as usize;
         let data = random.bytes(8 * count);
         let mut models = Vec::new();
@@ -185,7 +183,7 @@ fn bcast() {
                 model.fill(run, &data);
             }
             let args = CollArgs::Bcast { root: root as u32, data: run };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -222,7 +220,7 @@ fn block_counts(random: &mut Random, size: u32, regular: bool) -> Vec<u64> {
 #[test]
 fn gather_and_gatherv() {
     for_all(|size, random| {
-        let (selection, regular) = (any_selection(random, false), random.chance());
+        let (selection, regular) = (any_selection(random, size, false), random.chance());
         let root = random.below(size.into()) as usize;
         let counts = block_counts(random, size, regular);
         let (starts, total) = layout(random, &counts, regular);
@@ -248,7 +246,7 @@ fn gather_and_gatherv() {
                     all: (rank == root).then_some(&blocks[..]),
                 }
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let mut wanted = models[root].recv.clone();
         model::run(&mut models, random, &sum);
@@ -264,7 +262,7 @@ fn gather_and_gatherv() {
 #[test]
 fn scatter_and_scatterv() {
     for_all(|size, random| {
-        let (selection, regular) = (any_selection(random, false), random.chance());
+        let (selection, regular) = (any_selection(random, size, false), random.chance());
         let root = random.below(size.into()) as usize;
         let counts = block_counts(random, size, regular);
         let (starts, total) = layout(random, &counts, regular);
@@ -290,7 +288,7 @@ fn scatter_and_scatterv() {
                     own,
                 }
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -305,7 +303,7 @@ fn scatter_and_scatterv() {
 #[test]
 fn allgather_and_allgatherv() {
     for_all(|size, random| {
-        let (selection, regular) = (any_selection(random, false), random.chance());
+        let (selection, regular) = (any_selection(random, size, false), random.chance());
         let counts = block_counts(random, size, regular);
         let (starts, total) = layout(random, &counts, regular);
         let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
@@ -324,7 +322,7 @@ fn allgather_and_allgatherv() {
             } else {
                 CollArgs::Allgatherv { own, all: &blocks }
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &sum);
@@ -342,7 +340,7 @@ fn allgather_and_allgatherv() {
 #[test]
 fn alltoall_v_and_w() {
     for_all(|size, random| {
-        let (selection, regular) = (any_selection(random, false), random.chance());
+        let (selection, regular) = (any_selection(random, size, false), random.chance());
         let in_place = random.chance();
         let n = size as usize;
         let each = any_count(random);
@@ -375,7 +373,7 @@ fn alltoall_v_and_w() {
             };
             from.iter().zip(&data[rank]).for_each(|(&block, data)| model.fill(block, data));
             let args = CollArgs::Alltoall { kind, from: (!in_place).then_some(&from[..]), to: &to };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
             places.push(to);
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
@@ -433,7 +431,7 @@ fn reduction(
 #[test]
 fn reduce() {
     for_all(|size, random| {
-        let (selection, count) = (any_selection(random, false), any_count(random));
+        let (selection, count) = (any_selection(random, size, false), any_count(random));
         let root = random.below(size.into()) as usize;
         let case = reduction(size, random, count, |rank| rank == root);
         let mut models = Vec::new();
@@ -445,7 +443,7 @@ fn reduce() {
                 output,
                 commutative: case.commutative,
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -471,7 +469,7 @@ fn reduce() {
 fn allreduce() {
     for_all(|size, random| {
         let reproducible = random.below(4) == 0;
-        let (selection, count) = (any_selection(random, reproducible), any_count(random));
+        let (selection, count) = (any_selection(random, size, reproducible), any_count(random));
         let case = reduction(size, random, count, |_| true);
         let mut models = Vec::new();
         for (rank, (model, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
@@ -480,7 +478,7 @@ fn allreduce() {
                 output: model.recv(count),
                 commutative: case.commutative,
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -495,7 +493,7 @@ fn allreduce() {
 #[test]
 fn reduce_scatter() {
     for_all(|size, random| {
-        let (selection, regular) = (any_selection(random, false), random.chance());
+        let (selection, regular) = (any_selection(random, size, false), random.chance());
         let counts = block_counts(random, size, regular);
         let count = counts.iter().sum();
         let case = reduction(size, random, count, |_| true);
@@ -514,7 +512,7 @@ fn reduce_scatter() {
                 output,
                 commutative: case.commutative,
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -534,7 +532,7 @@ fn reduce_scatter() {
 fn scan_and_exscan() {
     for_all(|size, random| {
         let (selection, count, exclusive) =
-            (any_selection(random, false), any_count(random), random.chance());
+            (any_selection(random, size, false), any_count(random), random.chance());
         let case = reduction(size, random, count, |_| true);
         let mut models = Vec::new();
         for (rank, (model, &input)) in case.ranks.into_iter().zip(&case.inputs).enumerate() {
@@ -544,7 +542,7 @@ fn scan_and_exscan() {
             } else {
                 CollArgs::Scan { input, output }
             };
-            models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+            models.push(model.with_schedule(selection.schedule(&args, rank)));
         }
         let before: Vec<Memory> = models.iter().map(|rank| rank.recv.clone()).collect();
         model::run(&mut models, random, &case.operator);
@@ -568,7 +566,7 @@ fn reproducible_reductions_combine_in_one_order() {
         let mut results = Vec::new();
         for round in 0..8 {
             let random = &mut Random(round);
-            let selection = any_selection(random, true);
+            let selection = any_selection(random, size, true);
             let longer = round % 4;
             let vectors: Vec<Vec<u8>> =
                 (0..size).map(|rank| Random(rank.into()).bytes(8 + 8 * longer)).collect();
@@ -587,7 +585,7 @@ fn reproducible_reductions_combine_in_one_order() {
                     let output = (rank as u32 == root).then_some(output);
                     CollArgs::Reduce { root, input, output, commutative: true }
                 };
-                models.push(model.with_schedule(schedule(&selection, &args, rank, size)));
+                models.push(model.with_schedule(selection.schedule(&args, rank)));
             }
             model::run(&mut models, random, &order);
             results.push(models[root as usize].recv.bytes[..8].to_vec());
@@ -605,7 +603,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
     // same one, and what leaves to the left must arrive from the right.
     for size in [1u32, 2, 3, 4] {
         let random = &mut Random(size.into());
-        let selection = any_selection(random, false);
+        let selection = any_selection(random, size, false);
         let mut models = Vec::new();
         for rank in 0..size {
             let pos = Position::new(rank, size);
@@ -625,7 +623,7 @@ fn neighbours_in_a_small_ring_keep_their_sides() {
                 destinations: &around,
                 out: &out,
             };
-            models.push(model.with_schedule(selection.schedule(&args, pos, false)));
+            models.push(model.with_schedule(selection.selection.schedule(&args, pos, false)));
         }
         model::run(&mut models, random, &sum);
         for (rank, model) in models.iter().enumerate() {

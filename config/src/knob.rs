@@ -306,6 +306,10 @@ knobs! {
     COLL_SHM_MAX: Bytes = Row::bytes("coll.shm_max", 16 * K, 0..=G,
         "with a core for each rank and at most eight ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB)")
         .formerly("coll.flat_short");
+    COLL_HIERARCHICAL: Switch = Row::switch("coll.hierarchical", true,
+        "on several hosts, run collectives within each host and between hosts by few ranks of each, instead of among all ranks alike");
+    COLL_LANES_MIN: Bytes = Row::bytes("coll.lanes_min", 32 * K, 0..=G,
+        "on several hosts, smallest broadcast or reduction of which each rank of a host sends a part to other hosts; smaller ones are sent by one rank of each host");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
         "messages of one collective in flight at once where each rank exchanges data with all others");
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,

@@ -11,6 +11,8 @@ pub struct Share {
     pub first: u32,
     /// The number of ranks in the whole job.
     pub size: u32,
+    /// The number of ranks on each host that has some, in order.
+    pub hosts: Vec<u32>,
     /// The job's number.
     pub job: u64,
     /// The secret that only the job's processes know.
@@ -21,7 +23,8 @@ impl Share {
     /// Returns the only share of a new job.
     pub fn whole(settings: &Settings) -> Result<Share, bootstrap::BootstrapError> {
         let secret = *bootstrap::Secret::random()?.bytes();
-        Ok(Share { first: 0, size: settings.total_ranks(), job: bootstrap::random()?, secret })
+        let size = settings.total_ranks();
+        Ok(Share { first: 0, size, hosts: vec![size], job: bootstrap::random()?, secret })
     }
 }
 

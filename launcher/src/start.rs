@@ -58,6 +58,7 @@ pub struct LocalRanks {
 /// The part of a start that is the same for all ranks.
 struct Common<'a> {
     settings: &'a Settings,
+    share: &'a Share,
     placement: &'a Placement,
     mask: &'a Mask,
     /// Standard input is the connection to `mpiexec`.
@@ -136,6 +137,7 @@ fn prepare<'a>(
     let welcome = ToRank::Welcome { version: control::VERSION, secret: share.secret };
     let common = Common {
         settings,
+        share,
         placement,
         mask,
         is_framed,
@@ -171,7 +173,7 @@ fn start_sections(
     files: &[CString],
     local: &mut LocalRanks,
 ) -> Result<(), CannotRun> {
-    let shared = environment::shared(common.settings);
+    let shared = environment::shared(common.settings, common.share);
     let mut stack = Stack::default();
     let mut inputs = Vec::new();
     for (section, file) in common.settings.sections.iter().zip(files) {

@@ -5,11 +5,14 @@
 //! with it, so the agreed id names the segment. The members use it only if its owner is one of
 //! them, since disjoint groups of one call share an id.
 //!
-//! Intercommunicators, communicators of one process and jobs over several hosts have no segment.
+//! In a job over several hosts, the ranks of each host share a segment for MPI_COMM_WORLD: the
+//! first one of the lowest of them. Other communicators have none there.
+//!
+//! Intercommunicators and communicators of one process have no segment.
 //! If segments use flags, communicators of more than [`MAX_FLAGS_RANKS`] have none. A communicator
 //! that is made while all segments of its proposer are in use has none. These use messages.
 
-use collectives::Thresholds;
+use collectives::{HostSegment, Thresholds};
 use fabric::Peer;
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use objects::{Class, Comm, Error, Result};
@@ -39,7 +42,11 @@ impl CollSegments {
     pub(crate) fn new(rank: u32, thresholds: &Thresholds) -> CollSegments {
         let counter = thresholds.oversubscribed_max.map(|_| SyncKind::Counter);
         let flags = thresholds.shm_max.map(|_| SyncKind::Flags);
-        let sync = counter.or(flags).filter(|_| thresholds.shm);
+        let of_host = thresholds.host_segment.map(|segment| match segment {
+            HostSegment::Counter { .. } => SyncKind::Counter,
+            HostSegment::Flags { .. } => SyncKind::Flags,
+        });
+        let sync = counter.or(flags).or(of_host).filter(|_| thresholds.shm);
         CollSegments { rank, sync, own: [OwnSegment::default(); COLL_SEGMENTS as usize] }
     }
 
@@ -84,6 +91,21 @@ impl CollSegments {
         self.lease(host, 0, 0, world)
     }
 
+    /// Gives MPI_COMM_WORLD of a job over several hosts the segment of this host's ranks, of which
+    /// this process is number `me` of `size`.
+    pub(crate) fn attach_host(
+        &mut self,
+        host: Option<&Segment>,
+        (me, size): (u32, u32),
+        world: &mut Comm,
+    ) -> Result<()> {
+        if !self.can_have_segment(size) {
+            return Ok(());
+        }
+        let members: Vec<u32> = (0..size).collect();
+        self.lease_to(host, (0, 0), (&members, me), world)
+    }
+
     /// Returns true if a communicator of `size` processes can have a segment.
     fn can_have_segment(&self, size: u32) -> bool {
         let can = |sync| sync == SyncKind::Counter || size <= MAX_FLAGS_RANKS;
@@ -92,10 +114,22 @@ impl CollSegments {
 
     /// Maps a segment for a communicator.
     fn lease(&self, host: Option<&Segment>, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
-        let (Some(sync), Some(host)) = (self.sync, host) else { return Ok(()) };
         let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
+        let me = comm.rank();
+        self.lease_to(host, (owner, index), (&members, me), comm)
+    }
+
+    /// Maps a segment whose members, `me` among them, are ranks of this host.
+    fn lease_to(
+        &self,
+        host: Option<&Segment>,
+        (owner, index): (u32, u32),
+        (members, me): (&[u32], u32),
+        comm: &mut Comm,
+    ) -> Result<()> {
+        let (Some(sync), Some(host)) = (self.sync, host) else { return Ok(()) };
         let segment = host
-            .coll_segment(sync, owner, index, &members, comm.rank())
+            .coll_segment(sync, owner, index, members, me)
             .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
         segment.into_iter().for_each(|segment| comm.set_coll_segment(segment));
         Ok(())

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
 use collectives::operation::{Blocks, Data, Operation, Types, Vector};
-use collectives::{CollectiveId, InlineRun, Plan, Suspended, Thresholds};
+use collectives::{CollectiveId, HostSegment, InlineRun, Plan, Suspended, Thresholds};
 use config::{Knobs, knob};
 use fabric::CollectiveKind;
+use fabric::coll_segment::MAX_FLAGS_RANKS;
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Op, Result};
 
@@ -53,8 +54,22 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         oversubscribed_max: is_oversubscribed.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
         shm: knobs.is_on(knob::COLL_SHM),
         shm_max: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
+        hierarchical: knobs.is_on(knob::COLL_HIERARCHICAL),
+        lanes_min: knobs.bytes(knob::COLL_LANES_MIN),
+        host_segment: host_segment(knobs, job).filter(|_| !is_on_one_host),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
+    }
+}
+
+/// Returns how the ranks of this host use the segment of a communicator over several hosts.
+fn host_segment(knobs: &Knobs, job: &Job) -> Option<HostSegment> {
+    let counter = HostSegment::Counter { max: knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX) };
+    let flags = HostSegment::Flags { max: knobs.bytes(knob::COLL_SHM_MAX) };
+    match job.local_size {
+        1 => None,
+        _ if job.is_oversubscribed() => Some(counter),
+        size => (size <= MAX_FLAGS_RANKS).then_some(flags),
     }
 }
 

@@ -5,7 +5,7 @@
 //! Two agreements that run at once in different threads therefore never take the same id.
 
 use objects::{Comm, Result};
-use shm_transport::Segment;
+use shm_transport::{Segment, ShmTransport};
 
 use crate::agreement::NewComm;
 use crate::context_id;
@@ -48,7 +48,12 @@ impl Core {
 
     /// Gives MPI_COMM_WORLD its collective segment.
     pub(crate) fn attach_world_segment(&mut self) -> Result<()> {
-        self.coll_segments.attach_world(single_host(&self.stack), &mut self.world)
+        if self.job.local_size == self.job.size {
+            return self.coll_segments.attach_world(single_host(&self.stack), &mut self.world);
+        }
+        let host = self.stack.endpoint.intra().map(ShmTransport::segment);
+        let place = (self.job.local_rank, self.job.local_size);
+        self.coll_segments.attach_host(host, place, &mut self.world)
     }
 }
 

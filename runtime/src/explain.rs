@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bootstrap::Job;
+use collectives::{HostSegment, Thresholds};
 use config::{Knobs, Origin, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
@@ -127,6 +128,9 @@ fn waiting(job: &Job, spin: Duration) -> String {
 fn collectives(job: &Job, knobs: &Knobs) -> String {
     let thresholds = collective::thresholds(knobs, job);
     let messages = "messages, in trees, rings or rounds by size";
+    if job.local_size < job.size && thresholds.hierarchical {
+        return composed(&thresholds);
+    }
     if let Some(max) = thresholds.shm_max.filter(|_| thresholds.shm) {
         let except = if thresholds.reproducible { " except reductions" } else { "" };
         return format!(
@@ -146,6 +150,23 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
         "barriers, and broadcasts and reductions up to {}, {how}, since ranks outnumber \
          processors; otherwise by {messages}",
         show_bytes(max)
+    )
+}
+
+/// Describes compositions over hosts.
+fn composed(thresholds: &Thresholds) -> String {
+    let within = match thresholds.host_segment.filter(|_| thresholds.shm) {
+        Some(HostSegment::Counter { max } | HostSegment::Flags { max }) => {
+            let max = show_bytes(max);
+            format!("up to {max} in shared memory on MPI_COMM_WORLD, otherwise by messages")
+        }
+        None => "by messages".to_owned(),
+    };
+    let except = if thresholds.reproducible { "; reductions as on one host" } else { "" };
+    format!(
+        "within hosts {within}; between hosts by one rank of each, and from {} on by all ranks, a \
+         part each{except}",
+        show_bytes(thresholds.lanes_min)
     )
 }
 

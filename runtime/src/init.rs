@@ -139,6 +139,9 @@ impl Core {
             unannounced: Vec::new(),
             job,
         };
+        let hosts = core.job.host_table();
+        let hosts = hosts.map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        core.planner.get_mut().set_world_hosts(hosts);
         core.attach_world_segment()?;
         Ok(core)
     }

@@ -52,6 +52,11 @@ impl Cursor {
         Cursor { segment_round, segment_end, round: 0, next_local: 0, signature }
     }
 
+    /// The first round of the segment that the schedule goes through.
+    pub(super) fn first_segment_round(&self, plan: &Plan) -> u64 {
+        self.segment_end - u64::from(plan.schedule().segment_rounds())
+    }
+
     /// Leaves the segment.
     #[inline]
     pub(super) fn leave(&self, plan: &Plan) {

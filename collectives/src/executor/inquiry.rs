@@ -148,7 +148,7 @@ impl Active {
             if !running.is_under_way() {
                 continue;
             }
-            let round = running.waits_in_round();
+            let round = running.first_round();
             for peer in running.missing_members(pt2pt) {
                 if let Some(member) = running.plan.member_of(peer) {
                     let inquiry = Notice {

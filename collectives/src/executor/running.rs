@@ -274,18 +274,19 @@ impl Running {
         self.missing_members(pt2pt).first().copied()
     }
 
-    /// The round of the segment that it waits in.
-    pub(super) fn waits_in_round(&self) -> Option<u64> {
+    /// The first of its rounds of the segment, if it waits in one of them. All members of the same
+    /// collective have the same first round, wherever they are in it.
+    pub(super) fn first_round(&self) -> Option<u64> {
         let is_there = self.open.is_empty() && self.plan.segment().is_some();
-        is_there.then_some(self.cursor.segment_round)
+        is_there.then(|| self.cursor.first_segment_round(&self.plan))
     }
 
-    /// Returns true if a member that waits in the same collective is in a later `round` of the
-    /// segment, of whose number the lower bits are known: this rank goes through the rounds up to
-    /// that one when it leaves.
+    /// Returns true if a member that waits in the same collective began it in a later `round` of
+    /// the segment, of whose number the lower bits are known: this rank goes through the rounds up
+    /// to that one when it leaves.
     #[cold]
     pub(super) fn catch_up(&mut self, round: Option<u64>) -> bool {
-        let (Some(theirs), Some(mine)) = (round, self.waits_in_round()) else { return false };
+        let (Some(theirs), Some(mine)) = (round, self.first_round()) else { return false };
         let behind = theirs.wrapping_sub(mine) & ((1 << Notice::ROUND_BITS) - 1);
         let is_behind = (1..1 << (Notice::ROUND_BITS - 1)).contains(&behind);
         is_behind && self.cursor.extend(&self.plan, behind)

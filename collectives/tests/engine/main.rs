@@ -7,6 +7,8 @@ mod hierarchy;
 mod inline_runs;
 mod levels;
 mod mismatches;
+#[path = "../placement/mod.rs"]
+mod placement;
 #[path = "../random/mod.rs"]
 mod random;
 mod requests;

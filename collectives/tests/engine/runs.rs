@@ -1,14 +1,21 @@
 //! Random operations on two communicators, several at once; and the settings that tests share.
 
-use collectives::{CollectiveId, Thresholds};
+use collectives::{CollectiveId, HostSegment, Thresholds};
 use fabric::sim::Options;
 use objects::{Comm, Group};
 
 use crate::cases::{Case, all_to_all, one_to_all, reduction};
+use crate::placement::any_hosts;
 use crate::random::Random;
 use crate::world::{World, any_options};
 
 pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
+    let max = [100, u64::MAX][random.below(2) as usize];
+    let host_segment = match random.below(3) {
+        0 => None,
+        1 => Some(HostSegment::Counter { max }),
+        _ => Some(HostSegment::Flags { max }),
+    };
     let mut at = || [0, 100, 2000, u64::MAX][random.below(4) as usize];
     let oversubscribed_max = Some(at()).filter(|&at| at != 0);
     Thresholds {
@@ -23,6 +30,9 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
         oversubscribed_max: oversubscribed_max.filter(|&at| at != 2000),
         shm_max: Some(at()).filter(|&at| at != 0),
         shm: at() != 0,
+        hierarchical: true,
+        lanes_min: at(),
+        host_segment,
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,
     }
@@ -53,8 +63,20 @@ pub(crate) type Make = fn(&mut World, &[Comm], &mut Random) -> (Case, &'static s
 pub(crate) fn run_any(size: u32, seed: u64) {
     let random = &mut Random(seed);
     let options = any_options(random);
-    let world = World::new(size, seed, options, &any_thresholds(random));
+    let thresholds = Thresholds { host_segment: None, ..any_thresholds(random) };
+    let world = World::new(size, seed, options, &thresholds);
     run_cases(world, 5, &[reduction, one_to_all, all_to_all], random);
+}
+
+/// Random operations of ranks on several hosts.
+fn run_on_hosts(size: u32, seed: u64) {
+    let random = &mut Random(seed);
+    let options = any_options(random);
+    let thresholds =
+        Thresholds { oversubscribed_max: None, shm_max: None, ..any_thresholds(random) };
+    let mut world = World::new(size, seed, options, &thresholds);
+    world.place(&any_hosts(size, random));
+    run_cases(world, 8, &[reduction, one_to_all, all_to_all], random);
 }
 
 pub(crate) fn run_cases(mut world: World, count: usize, makes: &[Make], random: &mut Random) {
@@ -79,6 +101,9 @@ pub(crate) fn run_cases(mut world: World, count: usize, makes: &[Make], random: 
             ids.push((process, world.start(process, case.plans[rank].clone(), *sequence)));
             next[process] += 1;
         }
+        if random.below(20) == 0 {
+            world.inquire();
+        }
         for _ in 0..random.below(10) {
             world.progress(random.below(size.into()) as usize);
         }
@@ -96,10 +121,19 @@ pub(crate) fn quiet(size: u32) -> World {
 
 #[test]
 fn every_operation_gives_what_it_should_whatever_the_fabric_does() {
-    for size in [1, 2, 3, 4, 5, 7, 8, 12] {
-        for round in 0..40 {
+    for_all(&[1, 2, 3, 4, 5, 7, 8, 12], 40, run_any);
+}
+
+#[test]
+fn every_operation_gives_what_it_should_wherever_ranks_are() {
+    for_all(&[2, 3, 4, 5, 6, 7, 8, 9, 13, 16], 40, run_on_hosts);
+}
+
+fn for_all(sizes: &[u32], rounds: u64, run: fn(u32, u64)) {
+    for &size in sizes {
+        for round in 0..rounds {
             let seed = u64::from(size) << 32 | round;
-            if let Err(panic) = std::panic::catch_unwind(|| run_any(size, seed)) {
+            if let Err(panic) = std::panic::catch_unwind(|| run(size, seed)) {
                 eprintln!("failed with {size} ranks, seed {seed}");
                 std::panic::resume_unwind(panic);
             }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use collectives::{
-    Active, Advance, CollectiveId, InlineRun, Operation, Passed, Plan, Planner, Thresholds,
-    UserCall,
+    Active, Advance, CollectiveId, HostSegment, InlineRun, Operation, Passed, Plan, Planner,
+    Thresholds, UserCall,
 };
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::sim::{Manner, Options, SimTransport};
@@ -29,6 +29,8 @@ pub(crate) struct Process {
     segment: Segment,
     /// Segments have flags.
     has_flags: bool,
+    /// The host of each process; empty: one host.
+    hosts: Vec<u32>,
     /// Of communicators that have been used, by context.
     segments: HashMap<u64, Arc<dyn CollSegment>>,
     host_segment: Option<Arc<dyn CollSegment>>,
@@ -87,7 +89,11 @@ impl World {
             transport,
             active: Active::new(),
             planner: Planner::new(thresholds),
-            has_flags: thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
+            has_flags: match thresholds.host_segment {
+                Some(segment) => matches!(segment, HostSegment::Flags { .. }),
+                None => thresholds.oversubscribed_max.is_none() && thresholds.shm_max.is_some(),
+            },
+            hosts: Vec::new(),
             segments: HashMap::new(),
             host_segment: None,
             started: HashMap::new(),
@@ -104,16 +110,30 @@ impl World {
         self.ranks[rank].planner.plan(operation, &comm).unwrap()
     }
 
+    /// Places processes on hosts, the ranks of which share segments.
+    #[allow(dead_code, reason = "not all tests have several hosts")]
+    pub(crate) fn place(&mut self, hosts: &[u64]) {
+        let hosts: Vec<u32> = hosts.iter().map(|&host| host as u32).collect();
+        for process in &mut self.ranks {
+            process.planner.set_world_hosts(hosts.clone());
+            process.hosts.clone_from(&hosts);
+        }
+    }
+
     fn with_segment(&mut self, rank: usize, comm: &Comm) -> Comm {
-        let Process { segment, segments, has_flags, .. } = &mut self.ranks[rank];
-        let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
+        let Process { segment, segments, has_flags, hosts, .. } = &mut self.ranks[rank];
+        let own = comm.group().peer_of(comm.rank()).unwrap();
+        let is_here = |peer: &Peer| hosts.get(peer.0 as usize) == hosts.get(own.0 as usize);
+        let members: Vec<u32> = comm.group().iter().filter(is_here).map(|peer| peer.0).collect();
+        let size = members.len() as u32;
         let lease = || -> Arc<dyn CollSegment> {
-            let (index, me) = (comm.context() as u32, comm.rank());
+            let me = members.iter().position(|&member| member == own.0).unwrap() as u32;
+            let (index, owner) = (comm.context() as u32, members.iter().min().unwrap());
             let sync = if *has_flags { SyncKind::Flags } else { SyncKind::Counter };
-            segment.coll_segment(sync, 0, index, &members, me).unwrap().unwrap()
+            segment.coll_segment(sync, *owner, index, &members, me).unwrap().unwrap()
         };
         let mut comm = comm.clone();
-        if !comm.is_inter() && comm.size() > 1 && (!*has_flags || comm.size() <= MAX_FLAGS_RANKS) {
+        if !comm.is_inter() && size > 1 && (!*has_flags || size <= MAX_FLAGS_RANKS) {
             comm.set_coll_segment(segments.entry(comm.context()).or_insert_with(lease).clone());
         }
         comm

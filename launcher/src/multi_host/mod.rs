@@ -83,7 +83,9 @@ fn connect(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
         .map_err(|error| format!("cannot find the working directory: {error}"))?;
     let mut hosts = Vec::new();
     let mut first = 0;
-    for (host, ranks) in settings.hosts.iter().zip(deal(&settings.hosts, share.size)) {
+    let counts = deal(&settings.hosts, share.size);
+    let used: Vec<u32> = counts.iter().copied().filter(|ranks| *ranks > 0).collect();
+    for (host, ranks) in settings.hosts.iter().zip(counts) {
         if ranks == 0 {
             continue;
         }
@@ -95,7 +97,7 @@ fn connect(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
         });
         let sections = sections_in_range(&settings.sections, first, ranks);
         remote.send(&ToHost::Begin {
-            share: Box::new(Share { first, ..share.clone() }),
+            share: Box::new(Share { first, hosts: used.clone(), ..share.clone() }),
             settings: Box::new(Settings { sections, ..settings.clone() }),
         });
         remote.wants_input = remote.ranks.clone().any(|rank| settings.stdin.reaches(rank));

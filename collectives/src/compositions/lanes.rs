@@ -1,0 +1,134 @@
+//! Compositions in which each lane moves its part of a vector between hosts. Operations commute.
+//!
+//! Where hosts have different numbers of ranks, the ranks outside of all lanes take part within
+//! their hosts only.
+
+use std::ops::Range;
+
+use super::{Levels, REDUCE_SCATTER};
+use crate::builder::Builder;
+use crate::coll_args::CollArgs;
+use crate::shape::{Extent, piece};
+
+/// The parts of a vector, one for each rank of a host; empty for those outside of all lanes.
+struct Parts {
+    count: u64,
+    lanes: u64,
+}
+
+impl Parts {
+    fn new(levels: &Levels, count: u64) -> Parts {
+        Parts { count, lanes: levels.hosts.lanes().len() as u64 }
+    }
+
+    fn of(&self, index: u32) -> Range<u64> {
+        match u64::from(index) {
+            index if index < self.lanes => piece(self.count, self.lanes, index),
+            _ => self.count..self.count,
+        }
+    }
+
+    fn counts(&self, local_size: u32) -> Vec<u64> {
+        (0..local_size).map(|index| self.of(index)).map(|part| part.end - part.start).collect()
+    }
+
+    fn split(&self, vector: Extent, local_size: u32) -> Vec<Extent> {
+        (0..local_size).map(|index| vector.range(&self.of(index))).collect()
+    }
+}
+
+/// Each rank reduces its part on its host, its lane reduces the part over hosts, and the parts are
+/// gathered on each host.
+pub(super) fn allreduce(b: &mut Builder, levels: &Levels, input: Extent, output: Extent) {
+    let parts = Parts::new(levels, input.count);
+    let mine = output.range(&parts.of(levels.me));
+    reduce_on_host(b, levels, &parts, input, mine);
+    if let Some(lane) = levels.hosts.lanes().get(levels.me as usize) {
+        let over_hosts = CollArgs::Allreduce { input: mine, output: mine, commutative: true };
+        levels.between_hosts(b, lane, &over_hosts);
+    }
+    allgather_on_host(b, levels, &parts, output);
+}
+
+/// Each rank reduces its part on its host, its lane reduces the part to the root's host, and the
+/// parts are gathered at the root.
+pub(super) fn reduce(
+    b: &mut Builder,
+    levels: &Levels,
+    root: u32,
+    input: Extent,
+    output: Option<Extent>,
+) {
+    let parts = Parts::new(levels, input.count);
+    let (root_host, root_index) = levels.hosts.place(root);
+    let part = parts.of(levels.me);
+    let mine = match output {
+        Some(output) => output.range(&part),
+        None => b.like(input, part.end - part.start),
+    };
+    reduce_on_host(b, levels, &parts, input, mine);
+    let is_at_root = levels.host == root_host;
+    if let Some(lane) = levels.hosts.lanes().get(levels.me as usize) {
+        let output = is_at_root.then_some(mine);
+        let over_hosts =
+            CollArgs::Reduce { root: root_host, input: mine, output, commutative: true };
+        levels.between_hosts(b, lane, &over_hosts);
+    }
+    if is_at_root {
+        let all = output.map(|output| parts.split(output, levels.local_size()));
+        // The root's own part lies in place.
+        let own = Some(mine).filter(|_| all.is_none());
+        levels.on_host(b, &CollArgs::Gatherv { root: root_index, own, all: all.as_deref() });
+    }
+}
+
+/// The root's host scatters the parts, each lane broadcasts its own, and the parts are gathered on
+/// each host. On the root's host the root broadcasts instead: its buffer is never written.
+pub(super) fn bcast(b: &mut Builder, levels: &Levels, root: u32, data: Extent) {
+    let (root_host, root_index) = levels.hosts.place(root);
+    let is_at_root = levels.host == root_host;
+    let is_root = is_at_root && levels.me == root_index;
+    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    let is_packed = bytes.space != data.space;
+    if is_root && is_packed {
+        b.copy(data, bytes);
+    }
+    let parts = Parts::new(levels, bytes.count);
+    let mine = bytes.range(&parts.of(levels.me));
+    if is_at_root {
+        let all = is_root.then(|| parts.split(bytes, levels.local_size()));
+        let own = (!is_root).then_some(mine);
+        levels.on_host(b, &CollArgs::Scatterv { root: root_index, all: all.as_deref(), own });
+    }
+    if let Some(lane) = levels.hosts.lanes().get(levels.me as usize) {
+        levels.between_hosts(b, lane, &CollArgs::Bcast { root: root_host, data: mine });
+    }
+    match is_at_root {
+        true => levels.on_host(b, &CollArgs::Bcast { root: root_index, data: bytes }),
+        false => allgather_on_host(b, levels, &parts, bytes),
+    }
+    if !is_root && is_packed {
+        b.copy(bytes, data);
+    }
+}
+
+/// The elements `mine` of the sum of the own host.
+fn reduce_on_host(b: &mut Builder, levels: &Levels, parts: &Parts, input: Extent, mine: Extent) {
+    let counts = parts.counts(levels.local_size());
+    levels.on_host(
+        b,
+        &CollArgs::ReduceScatter {
+            kind: REDUCE_SCATTER,
+            input,
+            counts: &counts,
+            output: mine,
+            commutative: true,
+        },
+    );
+}
+
+/// The parts of all ranks of the own host, each in its place.
+fn allgather_on_host(b: &mut Builder, levels: &Levels, parts: &Parts, vector: Extent) {
+    let all = parts.split(vector, levels.local_size());
+    levels.on_host(b, &CollArgs::Allgatherv { own: None, all: &all });
+}
