@@ -197,7 +197,7 @@ const fn queue(name: &'static str, column: usize) -> Figure {
 }
 
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 30] = [
+pub(super) const FIGURES: [Figure; 54] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -260,10 +260,79 @@ pub(super) const FIGURES: [Figure; 30] = [
     overlap("overlap", &["exchange"], Placement::Bound),
     overlap("overlap-assisted", &["exchange"], Placement::Assisted),
     overlap("overlap-alltoall", &["alltoall"], Placement::Bound),
+    one_sided("rma-put", &["put", "allocate", "flush"], (8, 4 * MIB), half_for_words),
+    one_sided("rma-get", &["get", "allocate", "flush"], (8, 4 * MIB), half_for_words),
+    one_sided("rma-accumulate", &["accumulate", "allocate", "flush"], (8, 65536), |_| Target::None),
+    one_sided("rma-fetch", &["fetch_and_op", "allocate", "flush"], (8, 8), half_for_words),
+    one_sided("rma-swap", &["compare_and_swap", "allocate", "flush"], (8, 8), half_for_words),
+    one_sided("rma-put-create", &["put", "create", "flush"], (8, 4 * MIB), |_| Target::None),
+    one_sided("rma-put-shared", &["put", "shared", "flush"], (8, 8), half_for_words),
+    one_sided("rma-put-dynamic", &["put", "dynamic", "flush"], (8, 65536), |_| Target::None),
+    one_sided("rma-put-fence", &["put", "allocate", "fence"], (8, 65536), |_| Target::None),
+    one_sided("rma-put-lock", &["put", "allocate", "lock"], (8, 65536), |_| Target::None),
+    one_sided("rma-put-pscw", &["put", "allocate", "pscw"], (8, 65536), |_| Target::None),
+    one_sided_rate("rma-put-bw", &["put_bw", "allocate", "flush"], |_| Target::OfBest(1.1)),
+    one_sided_rate("rma-get-bw", &["get_bw", "allocate", "flush"], |_| Target::None),
+    one_sided_rate("rma-put-bw-fence", &["put_bw", "allocate", "fence"], |_| Target::None),
+    one_sided_rate("rma-put-bw-create", &["put_bw", "create", "flush"], |_| Target::None),
+    Figure {
+        reading: Reading::Column(2),
+        unit: "1/s",
+        ..one_sided_rate("rma-put-rate", &["put_bw", "allocate", "flush"], |_| Target::None)
+    },
+    one_sided_rate("rma-shared-copy", &["copy", "shared", "flush"], |_| Target::None),
+    synchronisation("rma-fence", &["none", "allocate", "fence"], |_| Target::OfBest(0.7)),
+    synchronisation("rma-lock", &["none", "allocate", "lock"], |_| Target::OfBest(0.7)),
+    synchronisation("rma-shared-lock", &["none", "allocate", "shared_lock"], |_| {
+        Target::OfBest(0.7)
+    }),
+    synchronisation("rma-lock-all", &["none", "allocate", "lock_all"], |_| Target::None),
+    synchronisation("rma-pscw", &["none", "allocate", "pscw"], |_| Target::None),
+    one_sided("rma-passive", &["passive", "allocate", "flush"], (8, 8), |_| Target::None),
+    Figure {
+        name: "partitioned",
+        program: "partitioned",
+        args: &["-n", "2000"],
+        quick: false,
+        ..TWO_RANKS
+    },
 ];
 
+/// Time of an operation on a window of two ranks, complete at the target.
+const fn one_sided(
+    name: &'static str,
+    args: &'static [&'static str],
+    sizes: (u64, u64),
+    target: fn(u64) -> Target,
+) -> Figure {
+    Figure { name, program: "rma", args, sizes: Some(sizes), target, quick: false, ..TWO_RANKS }
+}
+
+/// Bytes a second of operations on a window of two ranks.
+const fn one_sided_rate(
+    name: &'static str,
+    args: &'static [&'static str],
+    target: fn(u64) -> Target,
+) -> Figure {
+    Figure { program: "rma", args, quick: false, ..bandwidth(name, target) }
+}
+
+/// Time of a synchronisation alone.
+const fn synchronisation(
+    name: &'static str,
+    args: &'static [&'static str],
+    target: fn(u64) -> Target,
+) -> Figure {
+    let reading = Reading::Single;
+    Figure { name, program: "rma", args, sizes: None, reading, target, quick: false, ..TWO_RANKS }
+}
+
+fn half_for_words(size: u64) -> Target {
+    if size <= 8 { Target::OfBest(0.5) } else { Target::None }
+}
+
 /// Over verbs. The last three are figures of ours again, compared with perftest alone.
-pub(super) const VERBS: [Figure; 5] = [
+pub(super) const VERBS: [Figure; 9] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -276,6 +345,34 @@ pub(super) const VERBS: [Figure; 5] = [
         args: &["-r", "3", "-n", "40", "-m", "8,4096,65536,1048576"],
         sizes: None,
         ..bandwidth("bw", |_| Target::OfBest(1.1))
+    },
+    over_verbs(
+        "rma-put",
+        &["put", "create", "flush", "-r", "3", "-n", "500", "-m", SIZES],
+        |size| {
+            if size <= 8 { Target::OfBest(0.9) } else { Target::None }
+        },
+    ),
+    over_verbs(
+        "rma-get",
+        &["get", "create", "flush", "-r", "3", "-n", "500", "-m", SIZES],
+        |size| {
+            if size <= 8 { Target::OfBest(0.9) } else { Target::None }
+        },
+    ),
+    over_verbs("rma-fetch", &["fetch_and_op", "create", "flush", "-r", "3", "-n", "500"], |_| {
+        Target::OfBest(0.9)
+    }),
+    Figure {
+        unit: "MB/s",
+        better: Better::Higher,
+        ..over_verbs(
+            "rma-put-bw",
+            &["put_bw", "create", "flush", "-r", "3", "-n", "40", "-m", SIZES],
+            |size| {
+                if size >= 65536 { Target::OfBest(1.1) } else { Target::None }
+            },
+        )
     },
     Figure {
         name: "latency-polling",
@@ -294,6 +391,18 @@ pub(super) const VERBS: [Figure; 5] = [
         ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 }))
     },
 ];
+
+/// The sizes that are measured between guests.
+const SIZES: &str = "8,4096,65536,1048576";
+
+/// An operation on windows of two ranks on two guests.
+const fn over_verbs(
+    name: &'static str,
+    args: &'static [&'static str],
+    target: fn(u64) -> Target,
+) -> Figure {
+    Figure { name, program: "rma", args, sizes: None, target, ..TWO_RANKS }
+}
 
 /// Time of a communication that is not hidden by as much computing.
 const fn overlap(

@@ -13,7 +13,7 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 26] = [
+const RUNS: [(&[u32], &str); 36] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
     (&[2], "partitioned -c -i 5 -m 8:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
@@ -38,6 +38,16 @@ const RUNS: [(&[u32], &str); 26] = [
     (&[1, 2, 5], "hello"),
     (&[2], "queue -m 10:1000"),
     (&[2], "stages -i 3 -m 8:16"),
+    (&[2], "rma put create flush -c -i 3 -m 8:65536"),
+    (&[2], "rma put shared lock -c -i 3 -m 8:65536"),
+    (&[2], "rma put dynamic pscw -c -i 3 -m 8:65536"),
+    (&[2], "rma put_bw allocate fence -c -i 3 -m 8:65536"),
+    (&[2], "rma get_bw create shared_lock -i 3 -m 8:65536"),
+    (&[2], "rma accumulate allocate lock_all -i 3 -m 8:65536"),
+    (&[2], "rma fetch_and_op dynamic flush -i 3"),
+    (&[2], "rma compare_and_swap create lock -i 3"),
+    (&[2], "rma passive allocate flush -i 3"),
+    (&[2], "rma copy shared flush -i 3 -m 8:65536"),
     (&[1], "latency -h"),
     (&[1], "collective -h"),
 ];
