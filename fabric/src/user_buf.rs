@@ -115,12 +115,22 @@ impl UserBuf {
     }
 
     /// Copies all of `from` to the start of `self`; the two may overlap.
-    #[inline]
+    #[inline(always)]
     pub fn copy_from(&self, from: UserBuf) {
         let part = self.slice(0, from.len);
-        // SAFETY: both runs are valid by their makers' promises; `copy` allows
-        // them to overlap.
-        unsafe { std::ptr::copy(from.ptr, part.ptr, from.len) }
+        // SAFETY: both runs are valid by their makers' promises, and have these bytes; they may
+        // overlap, since a word is read before it is written, and `copy` allows it.
+        unsafe {
+            match from.len {
+                8 => {
+                    part.ptr.cast::<u64>().write_unaligned(from.ptr.cast::<u64>().read_unaligned())
+                }
+                4 => {
+                    part.ptr.cast::<u32>().write_unaligned(from.ptr.cast::<u32>().read_unaligned())
+                }
+                len => std::ptr::copy(from.ptr, part.ptr, len),
+            }
+        }
     }
 }
 

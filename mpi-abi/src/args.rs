@@ -27,18 +27,36 @@ pub(crate) unsafe fn buffer(
     datatype: MPI_Datatype,
 ) -> Result<Buffer> {
     // The usual case; `any_buffer` finds every error.
-    let size = Datatype::plain_size(datatype.0);
-    if size != 0 && count >= 0 && address as usize > IN_PLACE {
-        // A size beyond memory saturates, so that it never reads as a small one.
-        let len = (count as usize).saturating_mul(size);
-        // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
-        return Ok(Buffer::contiguous(unsafe { UserBuf::new(address.cast_mut().cast(), len) }));
+    // SAFETY: the caller's promise, passed on.
+    if let Some(memory) = unsafe { plain(address, count, datatype) } {
+        return Ok(Buffer::contiguous(memory));
     }
     // A separate variable, so that the buffer above is kept in registers.
     let mut other = Buffer::EMPTY;
     // SAFETY: the same promise.
     unsafe { any_buffer(p, address, count, datatype, &mut other)? };
     Ok(other)
+}
+
+/// Returns the user's buffer of elements of a predefined datatype without gaps; `None` for any
+/// other datatype, and for arguments that [`buffer`] looks at.
+///
+/// # Safety
+/// As for [`buffer`].
+#[inline(always)]
+pub(crate) unsafe fn plain(
+    address: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> Option<UserBuf> {
+    let size = Datatype::plain_size(datatype.0);
+    if size == 0 || count < 0 || address as usize <= IN_PLACE {
+        return None;
+    }
+    // A size beyond memory saturates, so that it never reads as a small one.
+    let len = (count as usize).saturating_mul(size);
+    // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
+    Some(unsafe { UserBuf::new(address.cast_mut().cast(), len) })
 }
 
 #[inline(never)]

@@ -2,14 +2,15 @@
 
 use std::os::raw::{c_int, c_void};
 
-use objects::op::BuiltinOp;
-use objects::{Buffer, Class, Error, Op, Result};
+use fabric::UserBuf;
+use objects::op::{BuiltinOp, Primitive};
+use objects::{Buffer, Class, Datatype, Error, Op, Result};
 use rma::{Access, Place};
-use runtime::window::{access, sync};
+use runtime::window::{access, quick, sync};
 use runtime::{Process, with};
 
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Win};
-use crate::args::{buffer, checked_count, null_argument, put as store};
+use crate::args::{buffer, checked_count, null_argument, plain, put as store};
 use crate::constants::{
     MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_MODE_NOCHECK, MPI_MODE_NOPRECEDE, MPI_MODE_NOPUT,
     MPI_MODE_NOSTORE, MPI_MODE_NOSUCCEED, MPI_PROC_NULL,
@@ -119,7 +120,85 @@ unsafe fn fetch(
     }
 }
 
+/// Returns the origin's buffer if both sides are equally many bytes of predefined datatypes without
+/// gaps.
+#[inline(always)]
+unsafe fn alike(
+    origin_addr: *const c_void,
+    (origin_count, origin_datatype, target_count, target_datatype): (
+        MPI_Count,
+        MPI_Datatype,
+        MPI_Count,
+        MPI_Datatype,
+    ),
+) -> Option<UserBuf> {
+    // SAFETY: the user's buffer, passed on; the address of the target's side is not looked at.
+    let (origin, target) = unsafe {
+        let origin = plain(origin_addr, origin_count, origin_datatype)?;
+        (origin, plain(origin_addr, target_count, target_datatype)?)
+    };
+    (origin.len() == target.len()).then_some(origin)
+}
+
+/// Does MPI_Fetch_and_op on a word at once; false if the general path has to.
+#[inline(always)]
+unsafe fn fetch_now(
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> bool {
+    let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
+    let has_operand = !origin_addr.is_null() || primitive == Primitive::Keep;
+    if primitive == Primitive::Other || !has_operand || result_addr.is_null() {
+        return false;
+    }
+    // SAFETY: the user's buffers of one element; a value that is kept needs no operand.
+    let (operand, old) = unsafe {
+        let operand = UserBuf::new(origin_addr.cast_mut().cast(), size);
+        (operand, UserBuf::new(result_addr.cast(), size))
+    };
+    quick::fetch(win.0, (target_rank as u32, target_disp), primitive, operand, old)
+}
+
+#[inline(always)]
 pub(crate) unsafe fn put(
+    origin_addr: *const c_void,
+    origin_count: MPI_Count,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: MPI_Count,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+) -> Result<()> {
+    let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    // SAFETY: the user's buffer, passed on.
+    if let Some(memory) = unsafe { alike(origin_addr, sides) }
+        && quick::put(win.0, target_rank as u32, target_disp, memory)
+    {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe {
+        put_any(
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
+    }
+}
+
+#[inline(never)]
+unsafe fn put_any(
     origin_addr: *const c_void,
     origin_count: MPI_Count,
     origin_datatype: MPI_Datatype,
@@ -141,7 +220,41 @@ pub(crate) unsafe fn put(
     })
 }
 
+#[inline(always)]
 pub(crate) unsafe fn get(
+    origin_addr: *mut c_void,
+    origin_count: MPI_Count,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: MPI_Count,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+) -> Result<()> {
+    let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    // SAFETY: the user's buffer, passed on.
+    if let Some(memory) = unsafe { alike(origin_addr.cast_const(), sides) }
+        && quick::get(win.0, target_rank as u32, target_disp, memory)
+    {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe {
+        get_any(
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
+    }
+}
+
+#[inline(never)]
+unsafe fn get_any(
     origin_addr: *mut c_void,
     origin_count: MPI_Count,
     origin_datatype: MPI_Datatype,
@@ -323,7 +436,28 @@ pub(crate) unsafe fn rget_accumulate(
     }
 }
 
+#[inline(always)]
 pub(crate) unsafe fn fetch_and_op(
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> Result<()> {
+    // SAFETY: the user's buffers, passed on.
+    if unsafe { fetch_now(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) } {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe {
+        fetch_and_op_any(origin_addr, result_addr, datatype, target_rank, target_disp, op, win)
+    }
+}
+
+#[inline(never)]
+unsafe fn fetch_and_op_any(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
     datatype: MPI_Datatype,
@@ -340,7 +474,47 @@ pub(crate) unsafe fn fetch_and_op(
     })
 }
 
+#[inline(always)]
 pub(crate) unsafe fn compare_and_swap(
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    win: MPI_Win,
+) -> Result<()> {
+    let size = Datatype::integer_size(datatype.0);
+    let is_null =
+        [origin_addr, compare_addr, result_addr.cast_const()].iter().any(|at| at.is_null());
+    if size > 0 && !is_null {
+        let place = (target_rank as u32, target_disp);
+        // SAFETY: the user's buffers of one element.
+        let done = unsafe {
+            let of = |address: *const c_void| UserBuf::new(address.cast_mut().cast(), size);
+            let values = (of(compare_addr), of(origin_addr));
+            quick::swap(win.0, place, values, of(result_addr.cast_const()))
+        };
+        if done {
+            return Ok(());
+        }
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe {
+        compare_and_swap_any(
+            origin_addr,
+            compare_addr,
+            result_addr,
+            datatype,
+            target_rank,
+            target_disp,
+            win,
+        )
+    }
+}
+
+#[inline(never)]
+unsafe fn compare_and_swap_any(
     origin_addr: *const c_void,
     compare_addr: *const c_void,
     result_addr: *mut c_void,
@@ -416,12 +590,24 @@ pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
     unsafe { store(flag, has_ended.into(), "flag") }
 }
 
+#[inline(always)]
 pub(crate) unsafe fn win_lock(
     lock_type: c_int,
     target: c_int,
     assert: c_int,
     win: MPI_Win,
 ) -> Result<()> {
+    let exclusive = lock_type == MPI_LOCK_EXCLUSIVE;
+    let is_plain = assert == 0 && (exclusive || lock_type == MPI_LOCK_SHARED);
+    if is_plain && quick::lock(win.0, target as u32, exclusive) {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_lock_any(lock_type, target, assert, win) }
+}
+
+#[inline(never)]
+unsafe fn win_lock_any(lock_type: c_int, target: c_int, assert: c_int, win: MPI_Win) -> Result<()> {
     check_assert(assert, MPI_MODE_NOCHECK)?;
     let exclusive = match lock_type {
         MPI_LOCK_EXCLUSIVE => true,
@@ -451,7 +637,17 @@ fn at_rank(win: MPI_Win, target: c_int, work: impl FnOnce(u32) -> Result<()>) ->
     if target == MPI_PROC_NULL { Ok(()) } else { work(rank(target)?) }
 }
 
+#[inline(always)]
 pub(crate) unsafe fn win_unlock(target: c_int, win: MPI_Win) -> Result<()> {
+    if quick::unlock(win.0, target as u32) {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_unlock_any(target, win) }
+}
+
+#[inline(never)]
+unsafe fn win_unlock_any(target: c_int, win: MPI_Win) -> Result<()> {
     at_rank(win, target, |target| sync::unlock(win.0, Some(target)))
 }
 
@@ -459,7 +655,17 @@ pub(crate) unsafe fn win_unlock_all(win: MPI_Win) -> Result<()> {
     sync::unlock(win.0, None)
 }
 
+#[inline(always)]
 pub(crate) unsafe fn win_flush(target: c_int, win: MPI_Win) -> Result<()> {
+    if quick::flush(win.0, target as u32) {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_flush_any(target, win) }
+}
+
+#[inline(never)]
+unsafe fn win_flush_any(target: c_int, win: MPI_Win) -> Result<()> {
     at_rank(win, target, |target| sync::flush(win.0, Some(target), "MPI_Win_flush"))
 }
 
@@ -467,7 +673,17 @@ pub(crate) unsafe fn win_flush_all(win: MPI_Win) -> Result<()> {
     sync::flush(win.0, None, "MPI_Win_flush_all")
 }
 
+#[inline(always)]
 pub(crate) unsafe fn win_flush_local(target: c_int, win: MPI_Win) -> Result<()> {
+    if quick::flush(win.0, target as u32) {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_flush_local_any(target, win) }
+}
+
+#[inline(never)]
+unsafe fn win_flush_local_any(target: c_int, win: MPI_Win) -> Result<()> {
     at_rank(win, target, |target| sync::flush_local(win.0, Some(target), "MPI_Win_flush_local"))
 }
 

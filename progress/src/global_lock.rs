@@ -69,6 +69,24 @@ impl<S: Guarded> ProcessLock<S> {
         work(unsafe { &mut *self.state.get() })
     }
 
+    /// As [`with`](ProcessLock::with), for work of a few instructions: single-threaded, there is
+    /// nothing else in the way.
+    #[inline(always)]
+    pub fn with_inline<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+        if self.is_multithreaded() {
+            return self.with_cold(work);
+        }
+        let _inside = Inside::enter(&self.inside);
+        // SAFETY: this thread is alone inside, since it is the only one (module invariant).
+        work(unsafe { &mut *self.state.get() })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_cold<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+        self.with(work)
+    }
+
     /// Enters until the result is dropped, for a call that itself knows whether it did anything for
     /// other threads ([`Guarded::wake_needed`]). A guard, as a closure would be shared between
     /// callers and not be inlined.

@@ -40,6 +40,60 @@ pub(crate) fn compare_swap(at: UserBuf, expected: &[u8], new: &[u8], old: &mut [
     }
 }
 
+/// Does a primitive on the word of 4 or 8 bytes at `at`; `old` gets what it was. The operand is not
+/// looked at if the value is kept. False, and nothing changed, for all other sizes and operations.
+#[inline(always)]
+pub(crate) fn change(at: UserBuf, primitive: Primitive, operand: UserBuf, old: UserBuf) -> bool {
+    let size = at.len();
+    let takes = primitive == Primitive::Keep || operand.len() == size;
+    if primitive == Primitive::Other || !takes || old.len() != size || !is_atomic(at, size) {
+        return false;
+    }
+    match size {
+        4 => change_word::<AtomicU32>(at, primitive, operand, old),
+        8 => change_word::<AtomicU64>(at, primitive, operand, old),
+        _ => return false,
+    }
+    true
+}
+
+#[inline(always)]
+fn change_word<W: Word>(at: UserBuf, primitive: Primitive, operand: UserBuf, old: UserBuf) {
+    // SAFETY: inside the memory, which its maker vouched for, and aligned to its size.
+    let word = unsafe { W::at(at.as_ptr()) };
+    let operand = || W::value_at(operand);
+    let before = match primitive {
+        Primitive::Replace => word.exchange(operand()),
+        Primitive::Add => word.add(operand()),
+        Primitive::Keep | Primitive::Other => word.get(),
+    };
+    W::store_at(before, old);
+}
+
+/// Replaces the word of 4 or 8 bytes at `at` by `new` if it is `expected`; `old` gets what it was.
+/// False, and nothing changed, for all other sizes.
+#[inline(always)]
+pub(crate) fn change_equal(at: UserBuf, expected: UserBuf, new: UserBuf, old: UserBuf) -> bool {
+    let size = at.len();
+    if [expected, new, old].iter().any(|memory| memory.len() != size) || !is_atomic(at, size) {
+        return false;
+    }
+    match size {
+        4 => equal_word::<AtomicU32>(at, expected, new, old),
+        8 => equal_word::<AtomicU64>(at, expected, new, old),
+        _ => return false,
+    }
+    true
+}
+
+#[inline(always)]
+fn equal_word<W: Word>(at: UserBuf, expected: UserBuf, new: UserBuf, old: UserBuf) {
+    // SAFETY: as in `change_word`.
+    let word = unsafe { W::at(at.as_ptr()) };
+    let before = word.replace(W::value_at(expected), W::value_at(new));
+    W::store_at(before.unwrap_or_else(|found| found), old);
+}
+
 fn words<W: Word>(at: UserBuf, op: PackedOp, data: &[u8], mut old: Option<&mut [u8]>) {
     let size = op.size();
     let primitive = op.primitive();
@@ -89,6 +143,8 @@ trait Word {
     unsafe fn at<'a>(address: *mut u8) -> &'a Self;
     fn value(bytes: &[u8]) -> Self::Value;
     fn store(value: Self::Value, out: &mut [u8]);
+    fn value_at(memory: UserBuf) -> Self::Value;
+    fn store_at(value: Self::Value, memory: UserBuf);
     fn get(&self) -> Self::Value;
     fn exchange(&self, new: Self::Value) -> Self::Value;
     fn add(&self, more: Self::Value) -> Self::Value;
@@ -111,6 +167,18 @@ macro_rules! word {
 
             fn store(value: $value, out: &mut [u8]) {
                 out.copy_from_slice(&value.to_ne_bytes());
+            }
+
+            #[inline(always)]
+            fn value_at(memory: UserBuf) -> $value {
+                let mut bytes = [0; size_of::<$value>()];
+                memory.read(0, &mut bytes);
+                <$value>::from_ne_bytes(bytes)
+            }
+
+            #[inline(always)]
+            fn store_at(value: $value, memory: UserBuf) {
+                memory.write(0, &value.to_ne_bytes());
             }
 
             fn get(&self) -> $value {

@@ -4,17 +4,19 @@
 //! first. It holds a queue lock for passive synchronisation and a spin lock for elements that no
 //! processor changes atomically.
 //!
-//! The queue lock has three counters: `users` deals tickets, `read` and `write` are the tickets
-//! that may begin to read or to write. A reader moves `read` on when it begins and `write` when it
-//! ends; a writer moves both when it ends. Waiters are therefore served in order, and adjacent
-//! readers together. The lock wakes no waiter: a call that lets another waiter begin says so, and
-//! its caller wakes those that sleep.
+//! The queue lock has three counters of 21 bits in one word: `users` deals tickets, `read` and
+//! `write` are the tickets that may begin to read or to write. A reader moves `read` on when it
+//! begins and `write` when it ends; a writer moves both when it ends. Waiters are therefore served
+//! in order, and adjacent readers together. The lock wakes no waiter: a call that lets another
+//! waiter begin says so, and its caller wakes those that sleep. Since all counters change as one
+//! word, no waiter that draws its ticket meanwhile is missed.
 //!
-//! Invariant: a rank draws one ticket, begins when it is its turn, and ends what it began.
+//! Invariants: a rank draws one ticket, begins when it is its turn, and ends what it began. Fewer
+//! than 2^21 ranks have tickets.
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fabric::UserBuf;
 
@@ -22,20 +24,47 @@ use fabric::UserBuf;
 #[derive(Clone, Copy, Debug)]
 pub struct Control(UserBuf);
 
-const USERS: usize = 0;
-const READ: usize = 4;
-const WRITE: usize = 8;
-const HOLDER: usize = 12;
+const LOCK: usize = 0;
+const HOLDER: usize = 8;
 const SPIN: usize = 64;
+
+/// Bits of a counter of the lock.
+const BITS: u32 = 21;
+/// Largest value of a counter.
+const MASK: u64 = (1 << BITS) - 1;
+/// First bit of `write`; `read` begins at bit 0.
+const WRITE: u32 = BITS;
+/// First bit of `users`, whose carry leaves the word.
+const USERS: u32 = 64 - BITS;
+
+/// The lock's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counters {
+    read: u64,
+    write: u64,
+    users: u64,
+}
+
+impl Counters {
+    #[inline(always)]
+    fn of(word: u64) -> Counters {
+        Counters { read: word & MASK, write: word >> WRITE & MASK, users: word >> USERS }
+    }
+
+    #[inline(always)]
+    fn word(self) -> u64 {
+        self.read & MASK | (self.write & MASK) << WRITE | self.users << USERS
+    }
+}
 
 impl Control {
     /// Bytes of a record: two cache lines.
     pub const BYTES: usize = 128;
 
     /// Returns the record in `memory`, which is zero at first and shared by all ranks of the
-    /// window. Panics if it is not [`Control::BYTES`] long and aligned to 4 bytes.
+    /// window. Panics if it is not [`Control::BYTES`] long and aligned to 8 bytes.
     pub fn new(memory: UserBuf) -> Control {
-        assert!(memory.len() == Control::BYTES && memory.addr().is_multiple_of(4));
+        assert!(memory.len() == Control::BYTES && memory.addr().is_multiple_of(8));
         Control(memory)
     }
 
@@ -45,47 +74,89 @@ impl Control {
         unsafe { AtomicU32::from_ptr(self.0.as_ptr().add(at).cast()) }
     }
 
+    fn lock(&self) -> &AtomicU64 {
+        // SAFETY: as for `word`.
+        unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(LOCK).cast()) }
+    }
+
     /// Draws a ticket.
     pub(crate) fn draw(&self) -> u32 {
-        self.word(USERS).fetch_add(1, Ordering::Relaxed)
+        // Relaxed: `is_turn` acquires.
+        Counters::of(self.lock().fetch_add(1 << USERS, Ordering::Relaxed)).users as u32
+    }
+
+    /// Takes the lock if that needs no waiting; false if it changed nothing.
+    #[inline(always)]
+    pub(crate) fn begin_free(&self, exclusive: bool, rank: u32) -> bool {
+        let lock = self.lock();
+        let mut found = lock.load(Ordering::Relaxed);
+        loop {
+            let now = Counters::of(found);
+            if now.users != if exclusive { now.write } else { now.read } {
+                return false;
+            }
+            let read = if exclusive { now.read } else { now.read + 1 };
+            let next = Counters { read, users: now.users + 1, ..now }.word();
+            // Acquire: what the holders before have written is visible.
+            let (to, or) = (Ordering::Acquire, Ordering::Relaxed);
+            match lock.compare_exchange_weak(found, next, to, or) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        self.word(HOLDER).store(rank + 1, Ordering::Relaxed);
+        true
     }
 
     /// Returns true when it is the ticket's turn.
     pub(crate) fn is_turn(&self, ticket: u32, exclusive: bool) -> bool {
-        let word = if exclusive { WRITE } else { READ };
         // Acquire: what the holders before have written is visible.
-        self.word(word).load(Ordering::Acquire) == ticket
+        let now = Counters::of(self.lock().load(Ordering::Acquire));
+        u64::from(ticket) == if exclusive { now.write } else { now.read }
     }
 
-    /// Begins what the ticket was drawn for; it must be its turn. Returns true if another waiter
-    /// may begin now.
-    pub(crate) fn begin(&self, ticket: u32, exclusive: bool, rank: u32) -> bool {
+    /// Begins what a ticket was drawn for; it must be its turn. Returns true if another waiter may
+    /// begin now.
+    pub(crate) fn begin(&self, exclusive: bool, rank: u32) -> bool {
         self.word(HOLDER).store(rank + 1, Ordering::Relaxed);
         if exclusive {
             return false;
         }
-        self.word(READ).store(ticket.wrapping_add(1), Ordering::Release);
-        self.has_waiters(ticket.wrapping_add(1))
+        let now = self.change(|now| Counters { read: now.read + 1, ..now });
+        now.users != now.read
     }
 
-    /// Ends what `begin` began. Returns true if another waiter may begin now.
+    /// Ends what `begin` or `begin_free` began. Returns true if another waiter may begin now.
+    #[inline(always)]
     pub(crate) fn end(&self, exclusive: bool) -> bool {
         self.word(HOLDER).store(0, Ordering::Relaxed);
-        if exclusive {
-            self.word(READ).fetch_add(1, Ordering::Release);
+        let now = self.change(|now| Counters {
+            read: if exclusive { now.read + 1 } else { now.read },
+            write: now.write + 1,
+            ..now
+        });
+        now.users != now.write
+    }
+
+    /// Changes the counters; returns the new ones.
+    #[inline(always)]
+    fn change(&self, next: impl Fn(Counters) -> Counters) -> Counters {
+        let lock = self.lock();
+        let mut found = lock.load(Ordering::Relaxed);
+        loop {
+            let new = next(Counters::of(found)).word();
+            // Release: the next holder sees what this one has written. Acquire: a reader that
+            // begins here has seen what the holders before have written.
+            match lock.compare_exchange_weak(found, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Counters::of(new),
+                Err(other) => found = other,
+            }
         }
-        // Release: the next holder sees what this one has written.
-        let next = self.word(WRITE).fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-        self.has_waiters(next)
     }
 
     /// Returns the rank that began last and has not ended, for reports.
     pub(crate) fn holder(&self) -> Option<u32> {
         self.word(HOLDER).load(Ordering::Relaxed).checked_sub(1)
-    }
-
-    fn has_waiters(&self, next: u32) -> bool {
-        self.word(USERS).load(Ordering::Relaxed) != next
     }
 
     /// Runs `work` while no other rank runs anything under this rank's spin lock.
@@ -120,20 +191,66 @@ mod tests {
         with_control(|control| {
             let [first, second, writer, last] = [(); 4].map(|()| control.draw());
             assert!(control.is_turn(first, false) && !control.is_turn(second, false));
-            assert!(control.begin(first, false, 3));
+            assert!(control.begin(false, 3));
             assert!(control.is_turn(second, false) && !control.is_turn(writer, true));
-            control.begin(second, false, 4);
+            control.begin(false, 4);
             assert_eq!(control.holder(), Some(4));
             assert!(!control.is_turn(last, false), "a reader does not overtake a writer");
             control.end(false);
             assert!(!control.is_turn(writer, true));
             assert!(control.end(false), "the writer waits");
             assert!(control.is_turn(writer, true) && !control.is_turn(last, false));
-            control.begin(writer, true, 1);
+            control.begin(true, 1);
             assert!(control.end(true));
             assert!(control.is_turn(last, false));
-            control.begin(last, false, 0);
+            control.begin(false, 0);
             assert!(!control.end(false));
+        });
+    }
+
+    #[test]
+    fn a_free_lock_is_taken_at_once_and_no_ticket_is_overtaken() {
+        with_control(|control| {
+            // Past the end of the counters.
+            for round in 0..(1 << BITS) + 5 {
+                assert!(control.begin_free(round % 2 == 0, 1) && !control.end(round % 2 == 0));
+            }
+            assert!(control.begin_free(false, 1) && control.begin_free(false, 2));
+            assert!(!control.begin_free(true, 3), "readers hold it");
+            let ticket = control.draw();
+            assert!(!control.begin_free(false, 3), "a writer waits");
+            assert!(control.end(false) && control.end(false));
+            assert!(control.is_turn(ticket, true) && !control.begin_free(true, 3));
+            control.begin(true, 4);
+            assert!(!control.end(true) && control.begin_free(true, 5) && !control.end(true));
+        });
+    }
+
+    #[test]
+    fn holders_exclude_each_other() {
+        with_control(|control| {
+            let mut counter = 0_u64;
+            let address = &raw mut counter as usize;
+            std::thread::scope(|scope| {
+                for rank in 0..4 {
+                    scope.spawn(move || {
+                        for _ in 0..500 {
+                            if !control.begin_free(true, rank) {
+                                let ticket = control.draw();
+                                while !control.is_turn(ticket, true) {
+                                    std::thread::yield_now();
+                                }
+                                control.begin(true, rank);
+                            }
+                            let counter = address as *mut u64;
+                            // SAFETY: one thread at a time, by the lock that is tested.
+                            unsafe { counter.write_volatile(counter.read_volatile() + 1) };
+                            control.end(true);
+                        }
+                    });
+                }
+            });
+            assert_eq!(counter, 2000);
         });
     }
 

@@ -4,20 +4,19 @@
 //! polled. A frame handler changes memory at once and queues what is to be posted; `work` posts it
 //! after the poll.
 
-use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Protocol, RequestId, Sink};
-use objects::{Class, Error, Result};
-use rustc_hash::FxHashMap;
-
 use crate::operations::Operations;
 use crate::outgoing::{Item, Outgoing};
 use crate::window::Window;
+use crate::windows::Windows;
+use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Protocol, RequestId, Sink, Token};
+use objects::{Class, Error, Result};
 
 /// The result of a post: an error if the peer has failed.
 pub(crate) type Posted<T> = std::result::Result<T, PeerFailed>;
 
 /// One-sided communication of one process: all of its state but for the transports.
 pub struct Engine {
-    pub(crate) windows: FxHashMap<u64, Window>,
+    pub(crate) windows: Windows,
     pub(crate) operations: Operations,
     pub(crate) outgoing: Outgoing,
     pub(crate) failed_peers: Vec<PeerFailed>,
@@ -25,24 +24,27 @@ pub struct Engine {
     pub(crate) tickets: u32,
     /// Peers that wait for a lock in shared memory, and may sleep.
     pub(crate) wakes: Vec<Peer>,
+    /// Counts calls that ended at once; see `direct`.
+    pub(crate) quick_calls: u32,
 }
 
 impl Engine {
     /// Makes an engine without windows.
     pub const fn new() -> Engine {
         Engine {
-            windows: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
+            windows: Windows::new(),
             operations: Operations::new(),
             outgoing: Outgoing::new(),
             failed_peers: Vec::new(),
             tickets: 0,
             wakes: Vec::new(),
+            quick_calls: 0,
         }
     }
 
-    /// Adds a window. From now on other ranks may access it.
-    pub fn open(&mut self, window: Window) {
-        self.windows.insert(window.id, window);
+    /// Adds a window; returns its slot. From now on other ranks may access it.
+    pub fn open(&mut self, window: Window) -> u32 {
+        self.windows.insert(window)
     }
 
     /// Checks that no epoch of the window is open, before MPI_Win_free synchronises.
@@ -51,8 +53,13 @@ impl Engine {
     }
 
     /// Removes a window that no rank accesses any more.
-    pub fn close(&mut self, window: u64) {
-        self.windows.remove(&window);
+    pub fn close<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) {
+        if let Some(state) = self.windows.get_mut(&window) {
+            for (peer, region) in state.exports.drain() {
+                region.into_iter().for_each(|region| endpoint.release(peer, region));
+            }
+        }
+        self.windows.remove(window);
     }
 
     /// Returns a window.
@@ -128,6 +135,7 @@ impl Engine {
                     posted == fabric::Post::Sent
                 }
                 &Item::Operation(id) => self.post_operation(endpoint, peer, id, &mut moved)?,
+                &Item::Description(window) => self.post_description(endpoint, peer, window)?,
             };
             if !is_posted {
                 self.outgoing.queue(peer).blocked = true;
@@ -164,7 +172,7 @@ impl Engine {
                 }
             }
         }
-        let ids: Vec<u64> = self.windows.keys().copied().collect();
+        let ids: Vec<u64> = self.windows.values().map(|window| window.id).collect();
         ids.into_iter().for_each(|id| self.grant_locks(id));
     }
 
@@ -194,13 +202,17 @@ impl Sink for Engine {
             Kind::RmaFetch => self.fetch_arrived(from, header, body),
             Kind::RmaSwap => self.swap_arrived(from, header, body),
             Kind::RmaReply => self.reply_arrived(from, header, body),
-            Kind::RmaSync => self.step_arrived(from, header),
+            Kind::RmaSync => self.step_arrived(from, header, body),
             // A kind of another protocol.
             _ => {}
         }
     }
 
-    fn transferred(&mut self, _: u64, _: Posted<()>) {}
+    fn transferred(&mut self, token: u64, outcome: Posted<()>) {
+        if let Some(token) = Token::from_bits(token) {
+            self.transfer_ended(token.request, outcome);
+        }
+    }
 
     fn peer_failed(&mut self, failed: PeerFailed) {
         self.mark_failed(failed);

@@ -4,9 +4,11 @@
 //! MPI_Win_start to MPI_Win_complete), *locked* (for each target by MPI_Win_lock, or all by
 //! MPI_Win_lock_all). They exclude each other (MPI-5.0 §12.5). The exposure epoch lasts from
 //! MPI_Win_post to MPI_Win_wait. A refused call changes nothing.
+//!
+//! [`Reach`] repeats a part of that for calls that end at once: what it allows is allowed, and what
+//! it does not allow is decided here. Each change of an epoch computes it anew.
 
 use objects::{Class, Error, Result};
-use rustc_hash::FxHashMap;
 
 /// A lock that this rank holds, or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,37 @@ pub(crate) struct Hold {
     pub(crate) exclusive: bool,
     /// MPI_MODE_NOCHECK: no lock was taken.
     pub(crate) nocheck: bool,
+    /// It was free and taken at once; see `direct`.
+    pub(crate) is_quick: bool,
+}
+
+/// The targets that a call may access, or flush, without a further look at the epochs: none, one,
+/// or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    access: u32,
+    flush: u32,
+}
+
+/// All targets; no rank has this number.
+const ALL: u32 = u32::MAX;
+/// No target; no rank has this number.
+const NONE: u32 = u32::MAX - 1;
+
+impl Reach {
+    const NOTHING: Reach = Reach { access: NONE, flush: NONE };
+
+    /// Returns true if an operation may access the target.
+    #[inline(always)]
+    pub(crate) fn accesses(self, target: u32) -> bool {
+        self.access == ALL || self.access == target
+    }
+
+    /// Returns true if a flush of the target is inside of its epoch.
+    #[inline(always)]
+    pub(crate) fn flushes(self, target: u32) -> bool {
+        self.flush == ALL || self.flush == target
+    }
 }
 
 /// The state of the fence epoch.
@@ -29,15 +62,33 @@ enum Fence {
 }
 
 /// All epochs of one window.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Epochs {
     fence: Fence,
     /// The targets of MPI_Win_start.
     started: Option<Vec<u32>>,
-    locks: FxHashMap<u32, Hold>,
+    /// By target, ascending.
+    locks: Vec<(u32, Hold)>,
     lock_all: Option<Hold>,
     /// The origins of MPI_Win_post.
     exposed: Option<Vec<u32>>,
+    reach: Reach,
+    /// Every access is looked at (`rma.check`): nothing is in reach.
+    is_checked: bool,
+}
+
+impl Default for Epochs {
+    fn default() -> Epochs {
+        Epochs {
+            fence: Fence::Closed,
+            started: None,
+            locks: Vec::new(),
+            lock_all: None,
+            exposed: None,
+            reach: Reach::NOTHING,
+            is_checked: false,
+        }
+    }
 }
 
 fn misuse(text: impl Into<String>) -> Error {
@@ -45,9 +96,72 @@ fn misuse(text: impl Into<String>) -> Error {
 }
 
 impl Epochs {
+    /// Returns what calls may do without a further look.
+    #[inline(always)]
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Has every access looked at.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for the record of accesses, to come"))]
+    pub(crate) fn check_all(&mut self) {
+        self.is_checked = true;
+        self.renew();
+    }
+
+    /// Computes the reach after a change.
+    fn renew(&mut self) {
+        let only = |ranks: &[u32]| if let &[rank] = ranks { rank } else { NONE };
+        self.reach = match (&self.locks[..], &self.started) {
+            _ if self.is_checked => Reach::NOTHING,
+            _ if self.lock_all.is_some() => Reach { access: ALL, flush: ALL },
+            (&[(rank, _)], None) => Reach { access: rank, flush: rank },
+            ([], Some(group)) => Reach { access: only(group), flush: NONE },
+            ([], None) if self.fence == Fence::Used => Reach { access: ALL, flush: NONE },
+            _ => Reach::NOTHING,
+        };
+    }
+
+    fn find(&self, target: u32) -> std::result::Result<usize, usize> {
+        self.locks.binary_search_by_key(&target, |&(rank, _)| rank)
+    }
+
+    /// Returns true if no epoch but an exposure epoch is open.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.locks.is_empty()
+            && self.lock_all.is_none()
+            && self.started.is_none()
+            && self.fence != Fence::Used
+            && !self.is_checked
+    }
+
+    /// Begins a passive epoch at one target; [`Epochs::is_idle`] holds.
+    #[inline(always)]
+    pub(crate) fn lock_first(&mut self, target: u32, hold: Hold) {
+        self.locks.push((target, hold));
+        self.reach = Reach { access: target, flush: target };
+    }
+
+    /// Returns the lock of a target, if this rank has no other.
+    #[inline(always)]
+    pub(crate) fn only(&self, target: u32) -> Option<Hold> {
+        match self.locks[..] {
+            [(rank, hold)] if rank == target => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// Ends the only passive epoch.
+    #[inline(always)]
+    pub(crate) fn unlock_only(&mut self) {
+        self.locks.clear();
+        self.reach = Reach::NOTHING;
+    }
+
     /// Checks an access to `target`, and begins the fence epoch if that is the one.
     pub(crate) fn access(&mut self, target: u32) -> Result<()> {
-        if self.lock_all.is_some() || self.locks.contains_key(&target) {
+        if self.lock_all.is_some() || self.find(target).is_ok() {
             return Ok(());
         }
         match &self.started {
@@ -72,6 +186,7 @@ impl Epochs {
             )));
         }
         self.fence = Fence::Used;
+        self.renew();
         Ok(())
     }
 
@@ -90,9 +205,7 @@ impl Epochs {
     }
 
     fn locked(&self) -> Vec<u32> {
-        let mut ranks: Vec<u32> = self.locks.keys().copied().collect();
-        ranks.sort_unstable();
-        ranks
+        self.locks.iter().map(|&(rank, _)| rank).collect()
     }
 
     /// Checks a fence.
@@ -109,6 +222,7 @@ impl Epochs {
     /// Ends a fence epoch and, unless `is_last`, makes the next one possible.
     pub(crate) fn fence(&mut self, is_last: bool) {
         self.fence = if is_last { Fence::Closed } else { Fence::Open };
+        self.renew();
     }
 
     fn begin(&self, call: &str) -> Result<()> {
@@ -126,6 +240,7 @@ impl Epochs {
     pub(crate) fn start(&mut self, group: Vec<u32>) -> Result<()> {
         self.begin("MPI_Win_start")?;
         self.started = Some(group);
+        self.renew();
         Ok(())
     }
 
@@ -138,6 +253,7 @@ impl Epochs {
 
     pub(crate) fn complete(&mut self) {
         self.started = None;
+        self.renew();
     }
 
     pub(crate) fn post(&mut self, group: Vec<u32>) -> Result<()> {
@@ -164,13 +280,14 @@ impl Epochs {
 
     /// Begins a passive epoch at one target.
     pub(crate) fn lock(&mut self, target: u32, hold: Hold) -> Result<()> {
-        if self.locks.contains_key(&target) {
+        let Err(at) = self.find(target) else {
             return Err(misuse(format!("MPI_Win_lock on rank {target}, which is locked already")));
-        }
+        };
         if self.locks.is_empty() || self.lock_all.is_some() || self.started.is_some() {
             self.begin("MPI_Win_lock")?;
         }
-        self.locks.insert(target, hold);
+        self.locks.insert(at, (target, hold));
+        self.renew();
         Ok(())
     }
 
@@ -178,12 +295,13 @@ impl Epochs {
     pub(crate) fn lock_all(&mut self, hold: Hold) -> Result<()> {
         self.begin("MPI_Win_lock_all")?;
         self.lock_all = Some(hold);
+        self.renew();
         Ok(())
     }
 
     /// Returns the lock that MPI_Win_unlock ends.
     pub(crate) fn held(&self, target: u32) -> Result<Hold> {
-        self.locks.get(&target).copied().ok_or_else(|| {
+        self.find(target).map(|at| self.locks[at].1).map_err(|_| {
             misuse(format!("MPI_Win_unlock of rank {target}, which is not locked by MPI_Win_lock"))
         })
     }
@@ -194,17 +312,21 @@ impl Epochs {
     }
 
     pub(crate) fn unlock(&mut self, target: u32) {
-        self.locks.remove(&target);
+        if let Ok(at) = self.find(target) {
+            self.locks.remove(at);
+        }
+        self.renew();
     }
 
     pub(crate) fn unlock_all(&mut self) {
         self.lock_all = None;
+        self.renew();
     }
 
     /// Checks that `target` (`None`: any) is in a passive epoch.
     pub(crate) fn check_passive(&self, target: Option<u32>, call: &str) -> Result<()> {
         let is_locked = match target {
-            Some(target) => self.locks.contains_key(&target),
+            Some(target) => self.find(target).is_ok(),
             None => !self.locks.is_empty(),
         };
         if is_locked || self.lock_all.is_some() {
@@ -230,7 +352,44 @@ impl Epochs {
 mod tests {
     use super::*;
 
-    const SHARED: Hold = Hold { exclusive: false, nocheck: false };
+    const SHARED: Hold = Hold { exclusive: false, nocheck: false, is_quick: false };
+
+    /// Whether the reach has accesses to, and flushes of, ranks 1 and 2.
+    fn reaches(epochs: &Epochs) -> [bool; 4] {
+        let reach = epochs.reach();
+        [reach.accesses(1), reach.accesses(2), reach.flushes(1), reach.flushes(2)]
+    }
+
+    #[test]
+    fn the_reach_follows_the_epochs() {
+        let mut epochs = Epochs::default();
+        assert_eq!(reaches(&epochs), [false; 4]);
+        epochs.fence(false);
+        assert_eq!(reaches(&epochs), [false; 4], "the first access begins the epoch");
+        epochs.access(1).unwrap();
+        assert_eq!(reaches(&epochs), [true, true, false, false]);
+        assert!(!epochs.is_idle());
+        epochs.fence(true);
+        assert_eq!(reaches(&epochs), [false; 4]);
+        epochs.lock(1, SHARED).unwrap();
+        assert_eq!(reaches(&epochs), [true, false, true, false]);
+        epochs.lock(2, SHARED).unwrap();
+        assert!(!reaches(&epochs)[0] && epochs.access(2).is_ok() && epochs.only(2).is_none());
+        epochs.unlock(1);
+        assert_eq!(reaches(&epochs), [false, true, false, true]);
+        epochs.unlock(2);
+        epochs.start(vec![1]).unwrap();
+        assert_eq!(reaches(&epochs), [true, false, false, false]);
+        epochs.complete();
+        assert!(epochs.is_idle());
+        epochs.lock_first(2, Hold { is_quick: true, ..SHARED });
+        assert!(reaches(&epochs)[3] && epochs.held(2).unwrap().is_quick);
+        epochs.unlock_only();
+        epochs.lock_all(SHARED).unwrap();
+        assert_eq!(reaches(&epochs), [true; 4]);
+        epochs.check_all();
+        assert_eq!(reaches(&epochs), [false; 4]);
+    }
 
     #[test]
     fn accesses_need_an_epoch_that_has_their_target() {

@@ -5,10 +5,11 @@
 //!
 //! Ways: where this process maps the target's memory, an operation is a copy or a processor atomic
 //! within its call. Memory that another process of the host has brought is read and written by
-//! single copy (`transfer`). Otherwise an operation travels in frames (`wire`), which the target
-//! serves whenever it makes progress.
+//! single copy (`transfer`). On another host a device reads and writes it (`rdma`). Otherwise an
+//! operation travels in frames (`wire`), which the target serves whenever it makes progress.
 //! Completion: frames of a pair stay in order; therefore one acknowledged frame after them shows
-//! that all operations before it are done. Operations that return data are counted as well.
+//! that all operations before it are done. Operations that return data and those of a device are
+//! counted as well.
 //! Accumulates are always executed by processors of the target's host, never by a device, and for
 //! each element by the same instructions on every way (`element`); therefore they are atomic
 //! towards each other, and in the order posted.
@@ -20,6 +21,7 @@
 
 mod atomic;
 mod control;
+mod direct;
 mod element;
 mod engine;
 mod epoch;
@@ -27,14 +29,17 @@ mod lock_queue;
 mod operations;
 mod origin;
 mod outgoing;
+mod rdma;
 mod segment;
 mod sync;
 mod target;
 mod transfer;
 mod window;
+mod windows;
 mod wire;
 
 pub use control::Control;
+pub use direct::Unlocked;
 pub use engine::Engine;
 pub use fabric::RequestId;
 pub use origin::{Access, Place};

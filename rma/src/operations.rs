@@ -1,10 +1,10 @@
 //! Operations that could not finish within their call, by request id.
 //!
 //! States: *sending* while the cursor of the target's layout is before its end, then *waiting* for
-//! replies if the operation returns data, then *done*. A done operation without a request is freed
-//! at once, another when its outcome is taken.
+//! replies if the operation returns data, or for transfers of a device, then *done*. A done
+//! operation without a request is freed at once, another when its outcome is taken.
 
-use fabric::RequestId;
+use fabric::{Region, RequestId};
 use objects::op::BuiltinOp;
 use objects::{Buffer, Error};
 
@@ -39,8 +39,20 @@ pub(crate) struct Operation {
     pub(crate) received: u64,
     /// Packed bytes that come back in all; 0 if none do.
     pub(crate) expected: u64,
+    /// The target's memory, while a device accesses it in place of frames.
+    pub(crate) device: Option<Region>,
+    /// Transfers of the device that have not ended.
+    pub(crate) transfers: u32,
     /// The user has a request for it.
     pub(crate) is_wanted: bool,
+}
+
+impl Operation {
+    /// Returns true when nothing is to be posted and nothing is awaited.
+    pub(crate) fn is_over(&self) -> bool {
+        let has_all = self.device.is_some() || self.received >= self.expected;
+        has_all && self.transfers == 0 && self.layout.is_end(self.cursor)
+    }
 }
 
 /// An operation, or its outcome.

@@ -14,6 +14,7 @@ use crate::element::{Element, MAX_SIZE};
 use crate::engine::{Engine, Posted};
 use crate::operations::{Action, Operation};
 use crate::outgoing::Item;
+use crate::rdma::Begun;
 use crate::segment::{Cursor, Layout, Segment, Space};
 use crate::target;
 use crate::transfer::transfer;
@@ -84,10 +85,14 @@ impl Engine {
         if region.is_some_and(|region| transfer(endpoint, peer, &region, &operation)) {
             return Ok(None);
         }
+        let mut operation = operation;
+        operation.device = self.device_of(endpoint, peer, &operation);
+        let sends = operation.device.is_none();
         let id = self.operations.open(operation);
         if let Some(state) = self.windows.get_mut(&window) {
             let target = state.target(place.target);
-            (target.active, target.is_dirty) = (target.active + 1, true);
+            (target.active, target.is_dirty) = (target.active + 1, target.is_dirty | sends);
+            state.has_frames = true;
         }
         self.outgoing.push(peer, Item::Operation(id));
         self.settle(endpoint);
@@ -99,13 +104,18 @@ impl Engine {
     }
 
     /// Posts the remaining pieces of an operation; false if there is no space for the next.
-    pub(crate) fn post_operation<T: Transport>(
+    pub(crate) fn post_operation<T: HybridGet>(
         &mut self,
         endpoint: &mut T,
         peer: Peer,
         id: RequestId,
         moved: &mut bool,
     ) -> Posted<bool> {
+        match self.begin_transfers(endpoint, peer, id, moved)? {
+            Begun::All => return Ok(true),
+            Begun::Some => return Ok(false),
+            Begun::Nothing => {}
+        }
         let Some(operation) = self.operations.find(id) else { return Ok(true) };
         let rank = self.windows.get(&operation.window).map_or(0, |window| window.rank);
         let frame = endpoint.caps(peer).frame;
@@ -115,7 +125,7 @@ impl Engine {
             }
             *moved = true;
         }
-        if operation.expected == 0 {
+        if operation.is_over() {
             self.end(id, None);
         }
         Ok(true)
@@ -139,7 +149,7 @@ impl Engine {
         }
         operation.result.unpack(header.length, body);
         operation.received += body.len() as u64;
-        if operation.received >= operation.expected && operation.layout.is_end(operation.cursor) {
+        if operation.is_over() {
             self.end(id, None);
         }
     }
@@ -251,6 +261,8 @@ fn prepare(
         sent: 0,
         received: 0,
         expected: if returns { bytes } else { 0 },
+        device: None,
+        transfers: 0,
         is_wanted,
     }
 }

@@ -12,6 +12,8 @@ pub(crate) enum Item {
     Operation(RequestId),
     /// A frame with its body.
     Frame(Header, Box<[u8]>),
+    /// The description of this rank's memory in a window, which is registered first.
+    Description(u64),
 }
 
 /// The items of one peer.

@@ -57,6 +57,12 @@ pub(crate) struct Layout {
     extent: usize,
 }
 
+/// Most runs of a target's layout that are accessed one by one...
+const MAX_SHORT_RUNS: u64 = 16;
+/// ... unless they have this many bytes on average: a system call or a work request then costs less
+/// than a frame.
+const LONG_RUN_BYTES: u64 = 2048;
+
 /// One segment needs no memory of its own.
 #[derive(Clone, Debug)]
 enum Segments {
@@ -145,6 +151,25 @@ impl Layout {
     /// Returns true when the cursor is at the end.
     pub(crate) fn is_end(&self, cursor: Cursor) -> bool {
         cursor.index == self.segments().len()
+    }
+
+    /// Takes the next run: its displacement and its elements. `None` at the end.
+    pub(crate) fn next_run(&self, cursor: &mut Cursor) -> Option<(i64, u64)> {
+        let segment = self.segments().get(cursor.index)?;
+        let disp = segment.disp + cursor.repeat as i64 * segment.stride;
+        cursor.repeat += 1;
+        if cursor.repeat == segment.repeat {
+            *cursor = Cursor { index: cursor.index + 1, ..Cursor::default() };
+        }
+        Some((disp, segment.count))
+    }
+
+    /// Returns true if the runs are few or long: each is then accessed by itself rather than sent
+    /// with others in frames.
+    pub(crate) fn has_long_runs(&self) -> bool {
+        let runs: u64 = self.segments().iter().map(|segment| segment.repeat).sum();
+        let elements: u64 = self.segments().iter().map(Segment::elements).sum();
+        runs <= MAX_SHORT_RUNS || elements * self.size as u64 / runs >= LONG_RUN_BYTES
     }
 
     /// Moves the elements that fit the space to `out`; returns their packed bytes.
@@ -286,6 +311,11 @@ mod tests {
                         found.extend(expand(&piece, extent as i64));
                     }
                     assert_eq!(found, whole);
+                    let (mut cursor, mut runs) = (Cursor::default(), Vec::new());
+                    while let Some((disp, count)) = layout.next_run(&mut cursor) {
+                        runs.push(Segment { disp, stride: 0, count, repeat: 1 });
+                    }
+                    assert!(expand(&runs, extent as i64) == whole && layout.is_end(cursor));
                 }
             }
         }

@@ -7,19 +7,19 @@
 //! Locks: a rank draws a ticket in the target's record, or sends a request that the target grants.
 //! An unlock by message is acknowledged like a flush. An unlock in memory follows a flush.
 
-use fabric::{Header, HybridGet, Peer};
+use fabric::{Header, HybridGet, Peer, Region};
 use objects::{Error, Result};
 
 use crate::engine::Engine;
 use crate::epoch::Hold;
 use crate::origin;
 use crate::outgoing::Item;
-use crate::window::{LockBy, LockState, Window};
+use crate::window::{LockBy, LockState, Target, Window};
 use crate::wire::Step;
 
 impl Engine {
     /// Queues a step for another rank, or does it here if it is for this one.
-    fn send_step(&mut self, window: u64, rank: u32, step: Step) -> Result<()> {
+    pub(crate) fn send_step(&mut self, window: u64, rank: u32, step: Step) -> Result<()> {
         let state = self.window(window)?;
         let (me, peer) = (state.rank, state.peer(rank)?);
         if rank == me {
@@ -32,11 +32,16 @@ impl Engine {
     }
 
     /// Takes a step of another rank.
-    pub(crate) fn step_arrived(&mut self, from: Peer, header: &Header) {
+    pub(crate) fn step_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let Some(step) = Step::from_wire(header.collective as u8) else { return };
         let window = self.windows.get(&header.context);
-        if window.and_then(|window| window.peers.peer_of(header.source)) == Some(from) {
-            self.step(header.context, header.source, step);
+        if window.and_then(|window| window.peers.peer_of(header.source)) != Some(from) {
+            return;
+        }
+        match step {
+            Step::Describe => self.outgoing.push(from, Item::Description(header.context)),
+            Step::Described => self.described(header.context, header.source, Region::decode(body)),
+            step => self.step(header.context, header.source, step),
         }
     }
 
@@ -65,7 +70,11 @@ impl Engine {
             }
             Step::Post => *window.posts.entry(rank).or_default() += 1,
             Step::Complete => *window.completes.entry(rank).or_default() += 1,
-            Step::Refused => window.refused = Some(origin::refused(rank)),
+            // Of other hosts alone; see `step_arrived`.
+            Step::Describe | Step::Described => {}
+            Step::Refused => {
+                (window.refused, window.has_frames) = (Some(origin::refused(rank)), true);
+            }
         }
     }
 
@@ -90,7 +99,7 @@ impl Engine {
         exclusive: bool,
         nocheck: bool,
     ) -> Result<()> {
-        let hold = Hold { exclusive, nocheck };
+        let hold = Hold { exclusive, nocheck, is_quick: false };
         let state = self.window_mut(window)?;
         state.peer(target)?;
         state.epochs.lock(target, hold)?;
@@ -104,7 +113,7 @@ impl Engine {
         window: u64,
         nocheck: bool,
     ) -> Result<()> {
-        let hold = Hold { exclusive: false, nocheck };
+        let hold = Hold { exclusive: false, nocheck, is_quick: false };
         let state = self.window_mut(window)?;
         state.epochs.lock_all(hold)?;
         let size = state.size();
@@ -174,14 +183,15 @@ impl Engine {
         let rank = state.rank;
         state.target(target).lock = LockState::Held;
         self.tickets -= 1;
-        if control.begin(ticket, hold.exclusive, rank) {
+        if control.begin(hold.exclusive, rank) {
             self.wake_all(window);
         }
         Some(Ok(()))
     }
 
     /// Remembers that waiters of a lock may go on.
-    fn wake_all(&mut self, window: u64) {
+    #[cold]
+    pub(crate) fn wake_all(&mut self, window: u64) {
         if let Some(window) = self.windows.get(&window) {
             let me = window.peers.peer_of(window.rank);
             self.wakes.extend(window.peers.iter().filter(|&peer| Some(peer) != me));
@@ -263,6 +273,9 @@ impl Engine {
     /// Begins to complete all operations at all targets.
     pub fn flush_all<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
         let state = self.window(window)?;
+        if !state.has_frames {
+            return Ok(());
+        }
         let used: Vec<u32> = state.targets.keys().copied().collect();
         used.into_iter().try_for_each(|target| self.flush(endpoint, window, target))
     }
@@ -281,7 +294,7 @@ impl Engine {
         &mut self,
         window: u64,
         target: Option<u32>,
-        is_done: impl Fn(&crate::window::Target) -> bool,
+        is_done: impl Fn(&Target) -> bool,
     ) -> Option<Result<()>> {
         let state = match self.window_mut(window) {
             Ok(state) => state,
@@ -291,7 +304,11 @@ impl Engine {
             Some(rank) => state.targets.get(&rank).is_none_or(is_done),
             None => state.targets.values().all(is_done),
         };
-        is_over.then(|| state.refused.take().map_or(Ok(()), Err))
+        if !is_over {
+            return None;
+        }
+        state.has_frames = state.targets.values().any(Target::is_used);
+        Some(state.refused.take().map_or(Ok(()), Err))
     }
 
     /// Returns the lock of MPI_Win_unlock (`None`: MPI_Win_unlock_all), or the error of a call

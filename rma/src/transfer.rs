@@ -8,11 +8,7 @@
 use fabric::{HybridGet, OneSided, Peer, Region, Transfer};
 
 use crate::operations::{Action, Operation};
-
-/// Most runs of a target's layout that are accessed one by one...
-const MAX_SHORT_RUNS: u64 = 16;
-/// ... unless they have this many bytes on average: a system call then costs less than a frame.
-const LONG_RUN_BYTES: u64 = 2048;
+use crate::segment::Cursor;
 
 /// Does a put or get of contiguous local memory; false if it has to be sent.
 pub(crate) fn transfer<T: HybridGet>(
@@ -27,26 +23,20 @@ pub(crate) fn transfer<T: HybridGet>(
         _ => None,
     };
     let Some(local) = local else { return false };
-    let segments = operation.layout.segments();
-    let runs: u64 = segments.iter().map(|segment| segment.repeat).sum();
-    let bytes: u64 = segments.iter().map(|segment| segment.elements()).sum();
-    if runs > MAX_SHORT_RUNS && bytes / runs < LONG_RUN_BYTES {
+    if !operation.layout.has_long_runs() {
         return false;
     }
-    let mut done = 0;
-    for segment in segments {
-        for run in 0..segment.repeat as i64 {
-            let part = local.slice(done, segment.count as usize);
-            let what = match operation.action {
-                Action::Put => OneSided::Put(part),
-                _ => OneSided::Get(part),
-            };
-            let at = (segment.disp + run * segment.stride) as u64;
-            if endpoint.one_sided(peer, region, at, what, 0) != Ok(Transfer::Done) {
-                return false;
-            }
-            done += part.len();
+    let (mut done, mut cursor) = (0, Cursor::default());
+    while let Some((disp, bytes)) = operation.layout.next_run(&mut cursor) {
+        let part = local.slice(done, bytes as usize);
+        let what = match operation.action {
+            Action::Put => OneSided::Put(part),
+            _ => OneSided::Get(part),
+        };
+        if endpoint.one_sided(peer, region, disp as u64, what, 0) != Ok(Transfer::Done) {
+            return false;
         }
+        done += part.len();
     }
     true
 }

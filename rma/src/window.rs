@@ -23,7 +23,7 @@ pub enum Memory {
 }
 
 /// What a rank knows of another one in the window, or of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Remote {
     /// Bytes of its memory; 0 in a dynamic window.
     pub size: u64,
@@ -37,6 +37,21 @@ pub struct Remote {
     pub region: Option<Region>,
     /// Its record, in windows whose memory or locks are shared.
     pub control: Option<Control>,
+    /// It is on another host: a device may access its memory.
+    pub is_distant: bool,
+}
+
+/// What an origin knows of the memory of a distant target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Described {
+    #[default]
+    Unknown,
+    /// Requested; until it comes, operations travel in frames.
+    Requested,
+    /// For the device.
+    Region(Region),
+    /// No device can access it.
+    Nothing,
 }
 
 /// How passive-target locks are taken.
@@ -71,6 +86,14 @@ pub(crate) struct Target {
     /// Flushes and unlocks that are not acknowledged.
     pub(crate) unacked: u32,
     pub(crate) lock: LockState,
+    pub(crate) described: Described,
+}
+
+impl Target {
+    /// Returns true while a flush has something to complete.
+    pub(crate) fn is_used(&self) -> bool {
+        self.active > 0 || self.is_dirty || self.unacked > 0
+    }
 }
 
 /// A window.
@@ -82,6 +105,8 @@ pub struct Window {
     pub(crate) memory: Memory,
     pub(crate) remotes: Vec<Remote>,
     pub(crate) lock_by: LockBy,
+    /// The user has not promised to do without locks.
+    pub(crate) has_locks: bool,
     pub(crate) targets: FxHashMap<u32, Target>,
     pub(crate) epochs: Epochs,
     pub(crate) locks: LockQueue,
@@ -89,8 +114,13 @@ pub struct Window {
     pub(crate) posts: FxHashMap<u32, u32>,
     /// By rank: access epochs ended (MPI_Win_complete) that no exposure epoch has used.
     pub(crate) completes: FxHashMap<u32, u32>,
+    /// This rank's memory as described to origins on other hosts; `None`: no device can access it.
+    pub(crate) exports: FxHashMap<Peer, Option<Region>>,
     /// An access that a target has refused.
     pub(crate) refused: Option<Error>,
+    /// Operations were sent in frames that no flush of all targets has completed, or a target has
+    /// refused one. While false there is nothing to flush.
+    pub(crate) has_frames: bool,
 }
 
 impl Window {
@@ -99,10 +129,13 @@ impl Window {
         (id, rank): (u64, u32),
         peers: Group,
         memory: Memory,
-        remotes: Vec<Remote>,
+        mut remotes: Vec<Remote>,
         lock_by: LockBy,
     ) -> Window {
         assert_eq!(peers.size() as usize, remotes.len());
+        if let (Memory::Fixed(own), Some(remote)) = (&memory, remotes.get_mut(rank as usize)) {
+            remote.direct = Some(*own);
+        }
         Window {
             id,
             rank,
@@ -110,13 +143,21 @@ impl Window {
             memory,
             remotes,
             lock_by,
+            has_locks: true,
             targets: FxHashMap::default(),
             epochs: Epochs::default(),
             locks: LockQueue::default(),
             posts: FxHashMap::default(),
             completes: FxHashMap::default(),
+            exports: FxHashMap::default(),
             refused: None,
+            has_frames: false,
         }
+    }
+
+    /// Has the general path refuse locks (the hint no_locks).
+    pub fn forbid_locks(&mut self) {
+        self.has_locks = false;
     }
 
     /// Returns the number of ranks.

@@ -8,7 +8,7 @@
 //! | RmaFetch | origin | type | segments | code | window | operation | offset, segments, data |
 //! | RmaSwap | origin | type | 0 | 0 | window | operation | displacement, expected, new |
 //! | RmaReply | 0 | 0 | 1: refused | 0 | operation | offset | data |
-//! | RmaSync | sender | 0 | 0 | step | window | 0 | |
+//! | RmaSync | sender | 0 | 0 | step | window | 0 | region, if described |
 //!
 //! `origin` and `sender` are ranks in the window, `window` is its id, `operation` the origin's
 //! request id, `offset` the packed offset of the piece in the operation. Numbers are little-endian,
@@ -40,13 +40,29 @@ pub(crate) enum Step {
     Complete = 8,
     /// Target to origin: a write or an accumulate lay outside of the target's memory.
     Refused = 9,
+    /// Origin to target: requests the description of its memory; answered by `Described`.
+    Describe = 10,
+    /// Target to origin: its memory for a device, or an empty body if there is none.
+    Described = 11,
 }
 
 impl Step {
     /// Returns the step of a number on the wire.
     pub(crate) fn from_wire(byte: u8) -> Option<Step> {
         use Step::*;
-        let all = [LockShared, LockExclusive, Granted, Unlock, Flush, Ack, Post, Complete, Refused];
+        let all = [
+            LockShared,
+            LockExclusive,
+            Granted,
+            Unlock,
+            Flush,
+            Ack,
+            Post,
+            Complete,
+            Refused,
+            Describe,
+            Described,
+        ];
         all.into_iter().find(|&step| step as u8 == byte)
     }
 

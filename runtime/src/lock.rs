@@ -18,6 +18,12 @@ pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
     LOCK.with(work)
 }
 
+/// Runs work of a few instructions on the state of the process.
+#[inline(always)]
+pub(crate) fn with_inline<R>(work: impl FnOnce(&mut Process) -> R) -> R {
+    LOCK.with_inline(work)
+}
+
 /// Locks for a send or a receive. The engine records whether such a call did anything for other
 /// threads (see [`pt2pt::Engine::take_news`]).
 #[inline(always)]

@@ -56,6 +56,8 @@ pub(crate) struct Held {
 pub struct Win {
     /// Names the window on all ranks.
     pub(crate) id: u64,
+    /// Its slot in the engine of this process.
+    pub(crate) slot: u32,
     /// The window's own communicator, by its handle.
     pub(crate) comm: usize,
     pub(crate) held: Held,

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod create;
+pub mod quick;
 pub mod sync;
 
 pub use crate::win::{Flavor, MODEL_UNIFIED, Values, Win};

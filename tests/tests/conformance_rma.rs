@@ -45,14 +45,7 @@ impl Job {
         let bytes = ranks as usize * PART + COMMON * 4;
         let memory: Vec<Bytes> =
             (0..ranks).map(|_| Bytes::new(Shape::Run, &vec![0; bytes])).collect();
-        let remote = Remote {
-            size: bytes as u64,
-            unit: 4,
-            direct: None,
-            shared: None,
-            region: None,
-            control: None,
-        };
+        let remote = Remote { size: bytes as u64, unit: 4, is_distant: true, ..Remote::default() };
         let engine = |rank: u32| {
             let own = Memory::Fixed(memory[rank as usize].memory());
             let remotes = vec![remote; ranks as usize];
@@ -213,6 +206,51 @@ fn operations_agree_with_the_model() {
     }
 }
 
+/// A device that reads and writes memory in each manner: at once, later and in any order, refusing,
+/// or without space.
+#[test]
+fn operations_of_a_device_agree_with_the_model() {
+    use fabric::sim::Manner::{Immediate, Later, Refused, Whim};
+    for at in 0..40 {
+        let manner = [Later, Whim, Immediate, Refused][at as usize % 4];
+        let caps = Caps { get_min: 1, put_min: 1, ..ROUGH.caps };
+        let options = Options { caps, one_sided: manner, ..ROUGH };
+        random_operations([2, 3, 5][at as usize % 3], seed() + 100 + at, options);
+    }
+}
+
+/// Once an origin knows the target's memory, its puts and gets end while the target makes no
+/// progress.
+#[test]
+fn a_device_needs_no_progress_of_the_target() {
+    let caps = Caps { get_min: 1, ..ROUGH.caps };
+    let one_sided = fabric::sim::Manner::Later;
+    let mut job = Job::new(2, seed(), Options { caps, one_sided, ..Options::default() });
+    job.engines[0].lock_all(&mut job.transports[0], ID, true).expect("an epoch");
+    let int = Datatype::predefined(0x209).expect("MPI_INT").clone();
+    let place = Place { target: 1, disp: 5, count: 2, datatype: int };
+    let (first, second) = (bytes(&[1, 2]), bytes(&[3, 4]));
+    let (out, back) = (Bytes::new(Shape::Run, &first), Bytes::for_receive(Shape::Run, 8));
+    job.start(0, Access::Put(out.buffer()), &place);
+    job.flush();
+    let out = Bytes::new(Shape::Run, &second);
+    for access in [Access::Put(out.buffer()), Access::Get(back.buffer())] {
+        job.start(0, access, &place);
+        let (engine, transport) = (&mut job.engines[0], &mut job.transports[0]);
+        engine.flush(transport, ID, 1).expect("a flush begins");
+        let mut rounds = 0;
+        while engine.poll_flush(ID, Some(1)).is_none() {
+            protocol::progress(transport, engine);
+            rounds += 1;
+            assert!(rounds < 10_000, "the flush waits for the target");
+        }
+    }
+    assert_eq!((back.read(), &job.memory[1].read()[20..28]), (second.clone(), &second[..]));
+    for (engine, transport) in job.engines.iter_mut().zip(&mut job.transports) {
+        engine.close(transport, ID);
+    }
+}
+
 /// What a rank does in its next turn.
 #[derive(Clone, Copy, PartialEq)]
 enum Turn {
@@ -228,7 +266,9 @@ fn a_lock_protects_a_counter() {
     const EACH: i32 = 15;
     for at in 0..10 {
         let (ranks, seed) = ([2, 3, 4][at as usize % 3], seed() + at);
-        let mut job = Job::new(ranks, seed, ROUGH);
+        let caps = Caps { get_min: 1, put_min: 1, ..ROUGH.caps };
+        let device = Options { caps, one_sided: fabric::sim::Manner::Whim, ..ROUGH };
+        let mut job = Job::new(ranks, seed, if at % 2 == 0 { ROUGH } else { device });
         let int = Datatype::predefined(0x209).expect("MPI_INT").clone();
         let place = Place { target: 0, disp: 3, count: 1, datatype: int };
         let mut cells: Vec<Bytes> = (0..ranks).map(|_| Bytes::new(Shape::Run, &[0; 4])).collect();

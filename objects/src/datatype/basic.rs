@@ -281,6 +281,21 @@ pub(crate) static PLAIN: [u8; 0x100] = {
     sizes
 };
 
+/// Bytes of the predefined integers that wrap, by handle; 0 for all others.
+pub(crate) static INTEGERS: [u8; 0x100] = {
+    let (mut sizes, mut at) = ([0; 0x100], 0);
+    while at < TABLE.len() {
+        let Basic { handle, repr, family, .. } = TABLE[at].1;
+        let is_integer =
+            matches!(family, Family::CInteger | Family::FortranInteger | Family::MultiLanguage);
+        if is_integer && matches!(repr, Repr::Single(_)) {
+            sizes[handle as usize - FIRST_HANDLE] = repr.size() as u8;
+        }
+        at += 1;
+    }
+    sizes
+};
+
 const TABLE: [(&str, Basic); 70] = [
     one("MPI_AINT", 0x201, Family::MultiLanguage, Scalar::I64),
     one("MPI_COUNT", 0x202, Family::MultiLanguage, Scalar::I64),

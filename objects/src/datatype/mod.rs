@@ -74,6 +74,12 @@ impl Datatype {
         basic::PLAIN.get(handle.wrapping_sub(FIRST_HANDLE)).copied().unwrap_or(0).into()
     }
 
+    /// Returns the bytes of an element of a predefined integer that wraps; 0 for all other handles.
+    #[inline]
+    pub fn integer_size(handle: usize) -> usize {
+        basic::INTEGERS.get(handle.wrapping_sub(FIRST_HANDLE)).copied().unwrap_or(0).into()
+    }
+
     /// Returns MPI_BYTE.
     pub fn byte() -> &'static Datatype {
         &BYTE

@@ -31,6 +31,26 @@ pub enum Primitive {
     Other,
 }
 
+impl Primitive {
+    /// Returns how a processor does an operation on a word of a datatype, and the word's bytes, by
+    /// the handles of predefined ones. [`Primitive::Other`] for all that it does not do.
+    #[inline(always)]
+    pub fn of_handles(op: usize, datatype: usize) -> (Primitive, usize) {
+        const SUM: usize = BuiltinOp::Sum as usize;
+        const REPLACE: usize = BuiltinOp::Replace as usize;
+        const KEEP: usize = BuiltinOp::NoOp as usize;
+        match op {
+            SUM => match Datatype::integer_size(datatype) {
+                0 => (Primitive::Other, 0),
+                size => (Primitive::Add, size),
+            },
+            REPLACE => (Primitive::Replace, Datatype::plain_size(datatype)),
+            KEEP => (Primitive::Keep, Datatype::plain_size(datatype)),
+            _ => (Primitive::Other, 0),
+        }
+    }
+}
+
 impl PackedOp {
     /// Returns the operation on that type; `None` if it does not apply, or if the type has gaps.
     pub fn new(op: BuiltinOp, basic: Basic) -> Option<PackedOp> {

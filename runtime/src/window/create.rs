@@ -248,6 +248,7 @@ fn reserve(inner: usize, members: &Members, request: &Request) -> Result<Reserve
 struct Made {
     held: Held,
     memory: UserBuf,
+    slot: u32,
 }
 
 /// Opens the window at this rank.
@@ -265,15 +266,11 @@ fn open(
     let shares = matches!(request.flavor, Flavor::Allocate | Flavor::Shared);
     let by_memory = p.core()?.rma_shm;
     let mut remotes: Vec<Remote> = (members.extents.iter())
-        .map(|&(size, unit)| Remote {
-            size,
-            unit,
-            direct: None,
-            shared: None,
-            region: None,
-            control: None,
-        })
+        .map(|&(size, unit)| Remote { size, unit, is_distant: true, ..Remote::default() })
         .collect();
+    for &rank in &members.local {
+        remotes[rank as usize].is_distant = false;
+    }
     let mut memory = request.memory;
     match &region {
         Some((all, parts)) => {
@@ -304,9 +301,12 @@ fn open(
     };
     let is_one_host = members.local.len() == remotes.len() && region.is_some();
     let lock_by = if is_one_host && by_memory { LockBy::Memory } else { LockBy::Message };
-    let window = Window::new((id, members.rank), members.group.clone(), own, remotes, lock_by);
-    p.core()?.stack.rma().0.open(window);
-    Ok(Made { held, memory })
+    let mut window = Window::new((id, members.rank), members.group.clone(), own, remotes, lock_by);
+    if request.info.value("no_locks")? == Some(b"true") {
+        window.forbid_locks();
+    }
+    let slot = p.core()?.stack.rma().0.open(window);
+    Ok(Made { held, memory, slot })
 }
 
 /// Takes the pages of this rank's part and of the records.
@@ -344,6 +344,7 @@ fn win(id: u64, comm: usize, members: Members, request: &Request, made: Made) ->
     let is_dynamic = request.flavor == Flavor::Dynamic;
     let mut win = Win {
         id,
+        slot: made.slot,
         comm,
         held: made.held,
         group: members.group,
@@ -386,7 +387,8 @@ pub fn check_free(handle: usize) -> Result<()> {
 /// Gives a window's memory back.
 fn close(p: &mut Process, id: u64, held: Held) {
     let Ok(core) = p.core() else { return };
-    core.stack.rma().0.close(id);
+    let (rma, endpoint) = core.stack.rma();
+    rma.close(endpoint, id);
     let (Some((range, leads)), Some(shm)) = (held.range, core.stack.endpoint.intra_mut()) else {
         return;
     };

@@ -3,7 +3,7 @@
 use objects::{Class, Error, Group, Result};
 
 use crate::collective;
-use crate::lock::{block_on, progress_once, with};
+use crate::lock::{block_on, poll, progress_once, with};
 use crate::process::Process;
 use crate::stack::Endpoint;
 
@@ -67,8 +67,15 @@ pub fn fence(handle: usize, first: bool, last: bool) -> Result<()> {
     flushed
 }
 
+/// Makes progress, and lets other ranks run if there are too few cores: a program may wait for a
+/// change of a window in a loop of calls that never wait.
+fn give_way() -> Result<()> {
+    poll(|_| Ok(()), |()| true)
+}
+
 /// Performs MPI_Win_lock.
 pub fn lock(handle: usize, target: u32, exclusive: bool, nocheck: bool) -> Result<()> {
+    give_way()?;
     with(|p| {
         check_locks(p, handle)?;
         engine(p, handle, |rma, endpoint, id| rma.lock(endpoint, id, target, exclusive, nocheck))
@@ -123,6 +130,7 @@ fn complete_at(handle: usize, target: Option<u32>) -> Result<()> {
 
 /// Performs MPI_Win_flush, or MPI_Win_flush_all for `None`; `call` is its name.
 pub fn flush(handle: usize, target: Option<u32>, call: &'static str) -> Result<()> {
+    give_way()?;
     with(|p| engine(p, handle, |rma, _, id| rma.check_flush(id, target, call)))?;
     complete_at(handle, target)
 }

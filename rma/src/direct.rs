@@ -1,0 +1,141 @@
+//! Calls that end at once: contiguous accesses to memory that this process maps, single words that
+//! processors change atomically, and locks in shared memory that are free.
+//!
+//! Each function here does a call as a whole or changes nothing; then the general path does it, or
+//! finds its error. Nothing here allocates, hashes or posts. [`Epochs::reach`] tells by one
+//! comparison whether an epoch allows an access. One call in [`PROGRESS_EVERY`] is refused, so that
+//! a program that only polls a window still makes progress for others.
+//!
+//! [`Epochs::reach`]: crate::epoch::Epochs::reach
+
+use fabric::UserBuf;
+use objects::op::Primitive;
+
+use crate::atomic;
+use crate::engine::Engine;
+use crate::epoch::Hold;
+use crate::window::{LockBy, Window};
+
+/// Calls that synchronise at once between two that make progress.
+const PROGRESS_EVERY: u32 = 64;
+
+/// How a free lock was returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlocked {
+    /// The general path has to return it.
+    Refused,
+    /// No rank waits for it.
+    Quietly,
+    /// Ranks that wait for it have to be woken.
+    WithWaiters,
+}
+
+impl Engine {
+    /// Returns the window of a slot ([`Engine::open`]).
+    #[inline(always)]
+    pub fn at(&self, slot: u32) -> Option<&Window> {
+        self.windows.at(slot)
+    }
+
+    /// Completes all operations at a target, if there is nothing to wait for.
+    #[inline(always)]
+    pub fn flush_now(&mut self, slot: u32, target: u32) -> bool {
+        let is_done = self.windows.at(slot).is_some_and(|window| window.is_complete_at(target));
+        // What was copied is in place before what this process does next.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::AcqRel);
+        is_done && !self.is_progress_due()
+    }
+
+    /// Takes the lock of a target, if it is free and in shared memory and no other epoch is open.
+    #[inline(always)]
+    pub fn lock_now(&mut self, slot: u32, target: u32, exclusive: bool) -> bool {
+        if self.is_progress_due() {
+            return false;
+        }
+        let Some(window) = self.windows.at_mut(slot) else { return false };
+        if window.lock_by != LockBy::Memory || !window.has_locks || !window.epochs.is_idle() {
+            return false;
+        }
+        let control = window.remotes.get(target as usize).and_then(|remote| remote.control);
+        let Some(control) = control else { return false };
+        if !control.begin_free(exclusive, window.rank) {
+            return false;
+        }
+        window.epochs.lock_first(target, Hold { exclusive, nocheck: false, is_quick: true });
+        true
+    }
+
+    /// Returns a lock that [`Engine::lock_now`] took, if there is nothing to wait for.
+    #[inline(always)]
+    pub fn unlock_now(&mut self, slot: u32, target: u32) -> Unlocked {
+        let Some(window) = self.windows.at_mut(slot) else { return Unlocked::Refused };
+        let Some(hold) = window.epochs.only(target) else { return Unlocked::Refused };
+        if window.has_frames || !hold.is_quick {
+            return Unlocked::Refused;
+        }
+        let Some(control) = window.remotes[target as usize].control else {
+            return Unlocked::Refused;
+        };
+        window.epochs.unlock_only();
+        match control.end(hold.exclusive) {
+            true => {
+                let id = window.id;
+                self.wake_all(id);
+                Unlocked::WithWaiters
+            }
+            false => Unlocked::Quietly,
+        }
+    }
+
+    #[inline(always)]
+    fn is_progress_due(&mut self) -> bool {
+        self.quick_calls = self.quick_calls.wrapping_add(1);
+        self.quick_calls.is_multiple_of(PROGRESS_EVERY)
+    }
+}
+
+impl Window {
+    /// Returns `len` bytes of a target at `disp` of its units, if this process maps them and an
+    /// epoch allows to access them.
+    #[inline(always)]
+    pub fn reach(&self, target: u32, disp: i64, len: usize) -> Option<UserBuf> {
+        let remote = self.remotes.get(target as usize)?;
+        let memory = remote.direct?;
+        let begin = usize::try_from(disp).ok()?.checked_mul(remote.unit as usize)?;
+        let is_inside = begin <= memory.len() && len <= memory.len() - begin;
+        (is_inside && self.epochs.reach().accesses(target)).then(|| memory.slice(begin, len))
+    }
+
+    /// Returns true if a flush of the target is right and has nothing to wait for.
+    #[inline(always)]
+    fn is_complete_at(&self, target: u32) -> bool {
+        let is_rank = (target as usize) < self.remotes.len();
+        is_rank && !self.has_frames && self.epochs.reach().flushes(target)
+    }
+
+    /// Changes a word of 4 or 8 bytes as [`Window::reach`] finds it; `old` gets what it was. False
+    /// if another path has to.
+    #[inline(always)]
+    pub fn fetch_now(
+        &self,
+        (target, disp): (u32, i64),
+        primitive: Primitive,
+        operand: UserBuf,
+        old: UserBuf,
+    ) -> bool {
+        let found = self.reach(target, disp, old.len());
+        found.is_some_and(|at| atomic::change(at, primitive, operand, old))
+    }
+
+    /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Window::fetch_now`].
+    #[inline(always)]
+    pub fn swap_now(
+        &self,
+        (target, disp): (u32, i64),
+        (expected, new): (UserBuf, UserBuf),
+        old: UserBuf,
+    ) -> bool {
+        let found = self.reach(target, disp, old.len());
+        found.is_some_and(|at| atomic::change_equal(at, expected, new, old))
+    }
+}

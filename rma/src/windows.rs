@@ -1,0 +1,67 @@
+//! All windows of a process: by the id that all ranks know, and by the slot in this process.
+//!
+//! A slot is found without a hash; therefore calls of the user use it where they are short. A slot
+//! is used again after its window was closed.
+
+use rustc_hash::FxHashMap;
+
+use crate::window::Window;
+
+/// The windows.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    slots: Vec<Option<Window>>,
+    by_id: FxHashMap<u64, u32>,
+}
+
+impl Windows {
+    pub(crate) const fn new() -> Windows {
+        Windows { slots: Vec::new(), by_id: FxHashMap::with_hasher(rustc_hash::FxBuildHasher) }
+    }
+
+    /// Adds a window; returns its slot.
+    pub(crate) fn insert(&mut self, window: Window) -> u32 {
+        let vacant = self.slots.iter().position(Option::is_none);
+        let slot = vacant.unwrap_or(self.slots.len());
+        self.by_id.insert(window.id, slot as u32);
+        match vacant {
+            Some(slot) => self.slots[slot] = Some(window),
+            None => self.slots.push(Some(window)),
+        }
+        slot as u32
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) {
+        if let Some(slot) = self.by_id.remove(&id) {
+            self.slots[slot as usize] = None;
+        }
+    }
+
+    pub(crate) fn get(&self, id: &u64) -> Option<&Window> {
+        self.at(*self.by_id.get(id)?)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: &u64) -> Option<&mut Window> {
+        self.at_mut(*self.by_id.get(id)?)
+    }
+
+    /// Returns the window of a slot.
+    #[inline(always)]
+    pub(crate) fn at(&self, slot: u32) -> Option<&Window> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    /// Returns the window of a slot, to change it.
+    #[inline(always)]
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Window> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Window> {
+        self.slots.iter().flatten()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.slots.iter_mut().flatten()
+    }
+}
