@@ -1,12 +1,14 @@
 /* Bytes in a second that all ranks write to a file and read from it, by pattern and size of the
  * pieces.
  *
- *     files PATTERN [independent|collective] [BYTES of each rank] [FOLDER]
+ *     files PATTERN [independent|collective] [BYTES of each rank] [FOLDER] [-m MIN:MAX]
  *
- * Patterns: `contiguous`, each rank has a part of the file; `interleaved`, pieces of the ranks in
- * turn; `subarray`, a matrix of doubles of which each rank has a block of columns, a piece in each
- * row; `open`, the microseconds of an open and a close. The best of some passes is shown; what was
+ * Patterns: `contiguous`, each rank has a part of the file; `plain`, the same with pwrite and pread
+ * instead of MPI; `interleaved`, pieces of the ranks in turn; `subarray`, a matrix of doubles of
+ * which each rank has a block of columns, a piece in each row; `open`, the microseconds of an open
+ * and a close. Pieces have 8, 64, 512 ... bytes, from MIN to MAX. The best of some passes is shown; what was
  * read is compared with what was written. Data stays in the system's cache: no MPI_File_sync. */
+#include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,13 +62,28 @@ static void set_view(MPI_File file, const char *pattern, long bytes, long piece)
         MPI_Type_free(&type);
 }
 
-static double move(MPI_File file, int writes, int collective, unsigned char *data, long bytes) {
+/* Moves this rank's part with the system's calls. */
+static int move_plain(int fd, int writes, unsigned char *data, long bytes) {
+    for (long done = 0, moved; done < bytes; done += moved) {
+        off_t at = (off_t)rank * bytes + done;
+        size_t rest = (size_t)(bytes - done);
+        moved = writes ? pwrite(fd, data + done, rest, at) : pread(fd, data + done, rest, at);
+        if (moved <= 0)
+            return MPI_ERR_IO;
+    }
+    return MPI_SUCCESS;
+}
+
+/* `fd` is a descriptor to use instead of the file, or -1. */
+static double move(MPI_File file, int fd, int writes, int collective, unsigned char *data, long bytes) {
     double best = 1e9;
     for (int pass = 0; pass < PASSES; pass++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double start = now();
         int code;
-        if (writes)
+        if (fd >= 0)
+            code = move_plain(fd, writes, data, bytes);
+        else if (writes)
             code = collective ? MPI_File_write_at_all(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE)
                               : MPI_File_write_at(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
         else
@@ -99,6 +116,14 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    long least = 8, most = 1 << 18;
+    if (argc > 2 && strcmp(argv[argc - 2], "-m") == 0) {
+        char *rest;
+        least = most = strtol(argv[argc - 1], &rest, 10);
+        if (*rest == ':')
+            most = strtol(rest + 1, NULL, 10);
+        argc -= 2;
+    }
     const char *pattern = argc > 1 ? argv[1] : "interleaved", *folder = argc > 4 ? argv[4] : "/tmp";
     int collective = argc <= 2 || strcmp(argv[2], "collective") == 0;
     long bytes = argc > 3 ? atol(argv[3]) : 16 << 20;
@@ -114,15 +139,20 @@ int main(int argc, char **argv) {
         unsigned char *out = malloc((size_t)bytes), *in = malloc((size_t)bytes);
         if (rank == 0)
             printf("%-12s %16s %16s\n", "# piece", "write MB/s", "read MB/s");
-        int whole = strcmp(pattern, "contiguous") == 0;
-        for (long piece = whole ? bytes : 8; piece <= (whole ? bytes : 1 << 18); piece *= 8) {
+        int plain = strcmp(pattern, "plain") == 0, whole = plain || strcmp(pattern, "contiguous") == 0;
+        for (long piece = whole ? bytes : 8; piece <= (whole ? bytes : most); piece *= 8) {
             MPI_File file;
+            if (piece < least)
+                continue;
             for (long i = 0; i < bytes; i++)
                 out[i] = (unsigned char)(i * 7 + i / 256 + rank * 50 + piece);
             check(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), "open");
             set_view(file, pattern, bytes, piece);
-            double total = (double)bytes * ranks / 1e6, writing = move(file, 1, collective, out, bytes);
-            double reading = move(file, 0, collective, in, bytes);
+            int fd = plain ? open(name, O_RDWR) : -1;
+            double total = (double)bytes * ranks / 1e6, writing = move(file, fd, 1, collective, out, bytes);
+            double reading = move(file, fd, 0, collective, in, bytes);
+            if (plain)
+                close(fd);
             if (memcmp(in, out, (size_t)bytes) != 0)
                 check(MPI_ERR_OTHER, "the data that was read differs");
             check(MPI_File_close(&file), "close");

@@ -196,8 +196,43 @@ const fn queue(name: &'static str, column: usize) -> Figure {
     }
 }
 
+/// MB/s that four ranks move to a file in memory; column 1 is that of writing, 2 of reading.
+const fn file(
+    name: &'static str,
+    args: &'static [&'static str],
+    column: usize,
+    target: fn(u64) -> Target,
+) -> Figure {
+    let (program, sizes, reading) = ("files", Some((512, 256 << 10)), Reading::Column(column));
+    let placement = Placement::Oversubscribed;
+    let base = bandwidth(name, target);
+    Figure { program, args, sizes, ranks: 4, placement, reading, quick: false, ..base }
+}
+
+/// The same, in one piece for each rank.
+const fn whole_file(
+    name: &'static str,
+    args: &'static [&'static str],
+    column: usize,
+    target: fn(u64) -> Target,
+) -> Figure {
+    Figure { sizes: None, ..file(name, args, column, target) }
+}
+
+/// What each rank moves, bytes, and a folder in memory or on a disk.
+const BYTES: &str = "4194304";
+const IN_MEMORY: &str = "/dev/shm";
+const ON_DISK: &str = "/var/tmp";
+
+const CONTIGUOUS: &[&str] = &["contiguous", "independent", BYTES, IN_MEMORY];
+const PLAIN: &[&str] = &["plain", "independent", BYTES, IN_MEMORY];
+const INTERLEAVED: &[&str] = &["interleaved", "collective", BYTES, IN_MEMORY];
+const INTERLEAVED_ON_DISK: &[&str] = &["interleaved", "collective", BYTES, ON_DISK];
+const SUBARRAY: &[&str] = &["subarray", "collective", BYTES, IN_MEMORY];
+const SUBARRAY_ALONE: &[&str] = &["subarray", "independent", BYTES, IN_MEMORY];
+
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 54] = [
+pub(super) const FIGURES: [Figure; 67] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -296,6 +331,30 @@ pub(super) const FIGURES: [Figure; 54] = [
         quick: false,
         ..TWO_RANKS
     },
+    Figure {
+        name: "file-open",
+        program: "files",
+        args: &["open", "collective", BYTES, IN_MEMORY],
+        sizes: None,
+        ranks: 8,
+        placement: Placement::Oversubscribed,
+        reading: Reading::After("us "),
+        target: |_| Target::OfBest(0.5),
+        quick: false,
+        ..TWO_RANKS
+    },
+    Figure { alone: true, ..whole_file("file-plain-write", PLAIN, 1, |_| Target::None) },
+    Figure { alone: true, ..whole_file("file-plain-read", PLAIN, 2, |_| Target::None) },
+    whole_file("file-write", CONTIGUOUS, 1, |_| Target::OfOwn("file-plain-write", 0.95)),
+    whole_file("file-read", CONTIGUOUS, 2, |_| Target::OfOwn("file-plain-read", 0.95)),
+    file("file-pieces-write", INTERLEAVED, 1, |_| Target::OfBest(1.5)),
+    file("file-pieces-read", INTERLEAVED, 2, |_| Target::OfBest(1.5)),
+    file("file-disk-write", INTERLEAVED_ON_DISK, 1, |_| Target::OfBest(1.5)),
+    file("file-disk-read", INTERLEAVED_ON_DISK, 2, |_| Target::OfBest(1.5)),
+    file("file-matrix-write", SUBARRAY, 1, |_| Target::OfBest(1.3)),
+    file("file-matrix-read", SUBARRAY, 2, |_| Target::OfBest(1.3)),
+    file("file-alone-write", SUBARRAY_ALONE, 1, |_| Target::OfBest(1.3)),
+    file("file-alone-read", SUBARRAY_ALONE, 2, |_| Target::OfBest(1.3)),
 ];
 
 /// Time of an operation on a window of two ranks, complete at the target.
