@@ -323,6 +323,8 @@ knobs! {
         "report at MPI_Finalize which requests are not complete and which objects were never freed, and name calls of threads that the thread level does not allow");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,
         "in a job over several hosts, each process prints at MPI_Finalize how much it sent over which transport");
+    REPORT_IO: Switch = Row::switch("report.io", false,
+        "rank 0 of each file that was closed prints at MPI_Finalize what its ranks read and wrote: bytes, calls, time, sizes, collective buffering, and a sentence of advice");
 }
 
 #[cfg(test)]

@@ -41,6 +41,17 @@ pub(crate) enum Decision {
     Aggregate(Domains),
 }
 
+/// Rank 0's hints on collective buffering.
+#[derive(Clone, Copy, Debug)]
+struct Buffering {
+    /// Number of aggregators.
+    nodes: u64,
+    /// Bytes that one moves in a round.
+    window: u64,
+    /// Bytes that borders of domains are multiples of.
+    align: i64,
+}
+
 /// The parts of the file that aggregators serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Domains {
@@ -57,7 +68,9 @@ pub(crate) struct Domains {
 }
 
 impl Summary {
-    const SIZE: usize = 64;
+    /// Words of an encoded summary.
+    const WORDS: usize = 9;
+    const SIZE: usize = Summary::WORDS * 8;
 
     fn encode(self, hints: &Hints, switch: Switch) -> [u8; Summary::SIZE] {
         let words = [
@@ -69,6 +82,7 @@ impl Summary {
             self.pieces as i64,
             hints.cb_nodes as i64,
             hints.cb_buffer_size as i64,
+            hints.striping_unit as i64,
         ];
         let mut out = [0; Summary::SIZE];
         for (place, word) in out.chunks_exact_mut(8).zip(words) {
@@ -77,7 +91,7 @@ impl Summary {
         out
     }
 
-    fn decode(words: &[i64; 8]) -> Summary {
+    fn decode(words: &[i64; Summary::WORDS]) -> Summary {
         Summary {
             class: words[0] as i32,
             eligible: words[1] & 1 == 1,
@@ -97,19 +111,25 @@ pub(crate) fn decide(
     switch: Switch,
 ) -> Result<Decision> {
     if members.size() == 1 {
-        return Ok(choose(&[mine], Switch::Disable, 1, 1));
+        let none = Buffering { nodes: 1, window: 1, align: Domains::ALIGN };
+        return Ok(choose(&[mine], Switch::Disable, &none));
     }
     let all = members.allgather(&mine.encode(hints, switch))?;
     let word = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| all[at * 8 + i]));
     let summaries: Vec<Summary> = (0..members.size() as usize)
-        .map(|rank| Summary::decode(&std::array::from_fn(|i| word(rank * 8 + i))))
+        .map(|rank| Summary::decode(&std::array::from_fn(|i| word(rank * Summary::WORDS + i))))
         .collect();
     let switch = Switch::from_number(word(1) >> 8);
-    Ok(choose(&summaries, switch, word(6) as u64, word(7) as u64))
+    let buffering = Buffering {
+        nodes: word(6) as u64,
+        window: word(7) as u64,
+        align: word(8).max(Domains::ALIGN),
+    };
+    Ok(choose(&summaries, switch, &buffering))
 }
 
 /// Chooses by the members' summaries and rank 0's hints.
-fn choose(all: &[Summary], switch: Switch, nodes: u64, window: u64) -> Decision {
+fn choose(all: &[Summary], switch: Switch, buffering: &Buffering) -> Decision {
     if let Some(rank) = all.iter().position(|one| one.class != 0) {
         return Decision::Failed { rank: rank as u32, class: all[rank].class };
     }
@@ -127,19 +147,23 @@ fn choose(all: &[Summary], switch: Switch, nodes: u64, window: u64) -> Decision 
         return Decision::Direct;
     }
     let end = busy.iter().map(|one| one.end).max().unwrap_or(first);
-    Decision::Aggregate(Domains::new(first, end, all.len() as u32, nodes, window))
+    Decision::Aggregate(Domains::new(first, end, all.len() as u32, buffering))
 }
 
 impl Domains {
-    /// Bytes that the borders of domains are multiples of: a page, and a block of most disks.
+    /// Least bytes that the borders of domains are multiples of: a page, and a block of most disks.
     const ALIGN: i64 = 4096;
 
-    fn new(start: i64, end: i64, size: u32, nodes: u64, window: u64) -> Domains {
-        let start = start - start % Domains::ALIGN;
-        let most = (end - start).div_euclid(Domains::ALIGN).saturating_add(1);
+    fn new(start: i64, end: i64, size: u32, buffering: &Buffering) -> Domains {
+        let Buffering { nodes, window, align } = *buffering;
+        // A stripe that is longer than what is moved would leave all work to one aggregator.
+        let share = (end - start) / (nodes.clamp(1, size.into()) as i64);
+        let align = if share < align { Domains::ALIGN } else { align };
+        let start = start - start % align;
+        let most = (end - start).div_euclid(align).saturating_add(1);
         let aggregators = (nodes.clamp(1, size.into()) as i64).min(most).max(1);
         let each = (end - start) / aggregators + 1;
-        let each = each + (Domains::ALIGN - each % Domains::ALIGN) % Domains::ALIGN;
+        let each = each.saturating_add((align - each % align) % align);
         let window = (window.clamp(Domains::ALIGN as u64, 1 << 30) as i64).min(each);
         Domains { start, end, each, aggregators: aggregators as u32, window }
     }
@@ -174,27 +198,36 @@ mod tests {
     #[test]
     fn small_interleaved_pieces_are_aggregated() {
         let all = [wants(0, 9000, 4500, 100), wants(90, 9090, 4500, 100)];
-        let automatic = |all: &[Summary]| choose(all, Switch::Automatic, 4, 1 << 20);
+        let with = |all: &[Summary], switch| {
+            choose(all, switch, &Buffering { nodes: 4, window: 1 << 20, align: Domains::ALIGN })
+        };
+        let automatic = |all: &[Summary]| with(all, Switch::Automatic);
         assert!(matches!(automatic(&all), Decision::Aggregate(_)));
-        assert_eq!(choose(&all, Switch::Disable, 4, 1 << 20), Decision::Direct);
+        assert_eq!(with(&all, Switch::Disable), Decision::Direct);
         let apart = [wants(0, 9000, 9000, 1), wants(9000, 9900, 900, 1)];
         assert_eq!(automatic(&apart), Decision::Direct);
-        assert!(matches!(choose(&apart, Switch::Enable, 4, 1), Decision::Aggregate(_)));
+        assert!(matches!(with(&apart, Switch::Enable), Decision::Aggregate(_)));
         let large = [wants(0, 1 << 20, 1 << 19, 8), wants(1 << 16, 1 << 20, 1 << 19, 8)];
         assert_eq!(automatic(&large), Decision::Direct);
         let failed = [Summary { class: 2, ..all[0] }, all[1]];
         assert_eq!(automatic(&failed), Decision::Failed { rank: 0, class: 2 });
         let not = [Summary { eligible: false, ..all[0] }, all[1]];
-        assert_eq!(choose(&not, Switch::Enable, 4, 1), Decision::Direct);
+        assert_eq!(with(&not, Switch::Enable), Decision::Direct);
         assert_eq!(automatic(&[Summary::default(); 2]), Decision::Direct);
     }
 
     #[test]
     fn windows_cover_every_byte_once() {
-        for (start, end, size, nodes, window) in
-            [(0, 1, 4, 4, 1), (100, 70_000, 5, 3, 4096), (5000, 1 << 20, 8, 9, 10_000)]
-        {
-            let domains = Domains::new(start, end, size, nodes, window);
+        for (start, end, size, nodes, window, align) in [
+            (0, 1, 4, 4, 1, 4096),
+            (100, 70_000, 5, 3, 4096, 4096),
+            (5000, 1 << 20, 8, 9, 10_000, 4096),
+            (5000, 1 << 20, 8, 3, 10_000, 1 << 16),
+            (5000, 1 << 20, 8, 3, 10_000, 3 << 20),
+        ] {
+            let domains = Domains::new(start, end, size, &Buffering { nodes, window, align });
+            let whole = (end - start) / i64::from(domains.aggregators);
+            assert!(align > whole || domains.each % align == 0, "{domains:?}");
             let mut windows = Vec::new();
             for aggregator in 0..domains.aggregators {
                 assert!(domains.rank_of(aggregator, size) < size);

@@ -6,9 +6,10 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::UserBuf;
 use objects::{Class, Error, Result};
@@ -24,6 +25,10 @@ pub(crate) struct Disk {
     fd: OwnedFd,
     path: String,
     rank: u32,
+    /// Reads of the system.
+    reads: AtomicU64,
+    /// Writes of the system.
+    writes: AtomicU64,
 }
 
 /// How to open a file.
@@ -82,7 +87,13 @@ impl Disk {
         let fd = fd.map_err(|error| failed("open", path, rank, &error))?;
         // SAFETY: a descriptor that was just opened and that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        Ok(Disk { fd, path: path.to_owned(), rank })
+        let (reads, writes) = Default::default();
+        Ok(Disk { fd, path: path.to_owned(), rank, reads, writes })
+    }
+
+    /// Returns the numbers of reads and of writes of the system.
+    pub(crate) fn calls(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
     }
 
     /// Returns the path that was opened.
@@ -101,6 +112,7 @@ impl Disk {
             let part = into.slice(done, (into.len() - done).min(MAX_CALL_BYTES));
             let Some(at) = offset.checked_add(done as i64) else { return (done, Err(too_far())) };
             let fd = self.fd.as_raw_fd();
+            self.reads.fetch_add(1, Ordering::Relaxed);
             // SAFETY: `part` is valid for writes by its maker's promise.
             let read =
                 retry(|| unsafe { libc::pread(fd, part.as_ptr().cast(), part.len(), at) as i64 });
@@ -126,6 +138,7 @@ impl Disk {
                 return (done, Err(too_far()));
             };
             let fd = self.fd.as_raw_fd();
+            self.writes.fetch_add(1, Ordering::Relaxed);
             // SAFETY: `part` is valid for reads by its maker's promise.
             let written =
                 retry(|| unsafe { libc::pwrite(fd, part.as_ptr().cast(), part.len(), at) as i64 });
@@ -159,6 +172,26 @@ impl Disk {
         let done = retry(|| unsafe { libc::fstat(self.fd.as_raw_fd(), &mut stat) }.into());
         self.fail("get the size of", done)?;
         Ok(stat)
+    }
+
+    /// Returns number and block size of the file system, if the system tells.
+    pub(crate) fn file_system(&self) -> Option<(i64, u64)> {
+        // SAFETY: all zeros are a valid `statfs`, which the call fills.
+        let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: a valid descriptor and place.
+        retry(|| unsafe { libc::fstatfs(self.fd.as_raw_fd(), &mut found) }.into()).ok()?;
+        Some((found.f_type as i64, found.f_bsize as u64))
+    }
+
+    /// Returns an extended attribute, if the file has it; at most 256 bytes of it.
+    pub(crate) fn attribute(&self, name: &CStr) -> Option<Vec<u8>> {
+        let mut value = vec![0u8; 256];
+        let fd = self.fd.as_raw_fd();
+        let (place, room) = (value.as_mut_ptr().cast(), value.len());
+        // SAFETY: a terminated name, and a place of that length.
+        let read = retry(|| unsafe { libc::fgetxattr(fd, name.as_ptr(), place, room) as i64 });
+        value.truncate(read.ok()? as usize);
+        Some(value)
     }
 
     /// Sets the size in bytes.

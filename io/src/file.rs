@@ -11,6 +11,7 @@
 //! locks of the system and against other threads by a lock of this file.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use objects::{Class, Datatype, Error, Info, Result};
 
@@ -19,11 +20,13 @@ use crate::amode::{Amode, SEQUENTIAL};
 use crate::collective::{Decision, Summary, decide};
 use crate::datarep::{Datarep, UserData};
 use crate::disk::Disk;
+use crate::file_system::{FileSystem, Kind};
 use crate::hints::Hints;
 use crate::members::{Members, agree, agree_same, agree_with, first_error};
 use crate::pending::{Outcome, Pending};
 use crate::shared_pointer::SharedPointer;
-use crate::transfer;
+use crate::statistics::{Access, Statistics};
+use crate::transfer::{self, Sieve, Target};
 use crate::two_phase::TwoPhase;
 use crate::view::View;
 use crate::workers;
@@ -35,6 +38,8 @@ pub struct File {
     pub(crate) members: Box<dyn Members>,
     pub(crate) shared: SharedPointer,
     pub(crate) state: Mutex<State>,
+    pub(crate) statistics: Statistics,
+    file_system: FileSystem,
     /// Held while an atomic access moves data.
     atomic_access: Mutex<()>,
 }
@@ -76,12 +81,15 @@ impl File {
         amode: Amode,
         members: Box<dyn Members>,
         shared: SharedPointer,
-        hints: Hints,
+        mut hints: Hints,
     ) -> File {
+        let file_system = FileSystem::of(&disk);
+        hints.adopt(&file_system);
         let view = Arc::new(View::whole());
         let state = State { view, position: 0, atomic: false, split: None, hints };
         let (state, atomic_access) = (Mutex::new(state), Mutex::new(()));
-        File { disk, amode, members, shared, state, atomic_access }
+        let statistics = Statistics::new();
+        File { disk, amode, members, shared, state, statistics, file_system, atomic_access }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -148,7 +156,12 @@ impl File {
             false => Ok(()),
         };
         agree(&*self.members, self.check_no_split().and_then(|()| sync(first)))?;
-        agree(&*self.members, sync(!first))
+        agree(&*self.members, sync(!first))?;
+        if self.file_system.kind == Kind::Nfs {
+            // A client looks for what others wrote when it gets a lock.
+            let _ = self.disk.lock(0, 1, false);
+        }
+        Ok(())
     }
 
     /// Returns true in atomic mode.
@@ -263,7 +276,10 @@ impl File {
                 let (disk, members, buffer) = (&self.disk, &*self.members, &data.buffer);
                 let view = &*view;
                 let all = TwoPhase { disk, members, view, packed, buffer, domains };
+                let start = Instant::now();
                 let (bytes, result) = all.run(direction);
+                let (pieces, time) = (view.pieces_of(bytes), start.elapsed());
+                self.statistics.add(direction, &Access { bytes, pieces, aggregated: true, time });
                 // An aggregator that failed may have had data of any member.
                 agree(members, result)?;
                 Ok(Outcome { bytes, error: None })
@@ -404,10 +420,31 @@ impl File {
         Ok(pending)
     }
 
-    /// Moves the data of one access; in atomic mode as one step.
+    /// Moves the data of one access, and counts it.
     fn transfer(&self, view: &View, packed: u64, data: &UserData, direction: Direction) -> Outcome {
-        if !self.atomicity() || data.buffer.is_empty() {
-            return transfer::run(&self.disk, view, packed, data, direction);
+        let start = Instant::now();
+        let outcome = self.transfer_uncounted(view, packed, data, direction);
+        let (bytes, time) = (outcome.bytes, start.elapsed());
+        let access = Access { bytes, pieces: view.pieces_of(bytes), aggregated: false, time };
+        self.statistics.add(direction, &access);
+        outcome
+    }
+
+    /// Moves the data of one access; in atomic mode as one step.
+    fn transfer_uncounted(
+        &self,
+        view: &View,
+        packed: u64,
+        data: &UserData,
+        direction: Direction,
+    ) -> Outcome {
+        let (atomic, sieve) = {
+            let state = self.state();
+            (state.atomic, Sieve::new(&state.hints))
+        };
+        let target = Target { disk: &self.disk, view, sieve };
+        if !atomic || data.buffer.is_empty() {
+            return transfer::run(target, packed, data, direction);
         }
         let _one_thread = self.atomic_access.lock().unwrap_or_else(PoisonError::into_inner);
         let span = view.datarep.file_bytes(data).and_then(|len| view.span(packed, len));
@@ -415,7 +452,7 @@ impl File {
             self.disk.lock(start, end - start, direction == Direction::Write)
         });
         match lock {
-            Ok(_lock) => transfer::run(&self.disk, view, packed, data, direction),
+            Ok(_lock) => transfer::run(target, packed, data, direction),
             Err(error) => Outcome::failed(error),
         }
     }

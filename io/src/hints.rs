@@ -6,6 +6,8 @@
 
 use objects::{Info, Result};
 
+use crate::file_system::FileSystem;
+
 /// Whether something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -53,8 +55,22 @@ pub struct Hints {
     pub cb_write: Switch,
     /// Collective reads through aggregators.
     pub cb_read: Switch,
+    /// Small pieces are read with the holes between them.
+    pub ds_read: Switch,
+    /// Most bytes that are read at once for pieces with holes.
+    pub ind_rd_buffer_size: u64,
+    /// Bytes that borders between aggregators are multiples of, 0 for those of a page.
+    pub striping_unit: u64,
+    /// Number of servers that the file is divided over, 0 if it is unknown.
+    pub striping_factor: u64,
+    /// The file system.
+    pub(crate) file_system: &'static str,
 }
 
+/// Most bytes of `ind_rd_buffer_size`.
+const MAX_SIEVE_BYTES: u64 = 64 << 20;
+/// Most bytes of `striping_unit`.
+const MAX_STRIPE_BYTES: u64 = 1 << 40;
 /// Most aggregators unless a hint sets another number.
 const MAX_AGGREGATORS: u64 = 4;
 
@@ -67,7 +83,21 @@ impl Hints {
             cb_buffer_size: 4 << 20,
             cb_write: Switch::Automatic,
             cb_read: Switch::Automatic,
+            ds_read: Switch::Automatic,
+            ind_rd_buffer_size: 1 << 20,
+            striping_unit: 0,
+            striping_factor: 0,
+            file_system: "unknown",
         }
+    }
+
+    /// Takes over what the file system tells, where no hint was given.
+    pub(crate) fn adopt(&mut self, found: &FileSystem) {
+        self.file_system = found.name;
+        if self.striping_unit == 0 {
+            self.striping_unit = found.unit;
+        }
+        self.striping_factor = found.stripes;
     }
 
     /// Takes over the hints that are given.
@@ -90,9 +120,18 @@ impl Hints {
             (self.cb_write, self.cb_read) =
                 (switch.unwrap_or(self.cb_write), switch.unwrap_or(self.cb_read));
         }
-        for (key, switch) in
-            [("romio_cb_write", &mut self.cb_write), ("romio_cb_read", &mut self.cb_read)]
-        {
+        let above_0 = |key| Ok(number(info, key, 10)?.filter(|&number| number > 0));
+        if let Some(bytes) = above_0("ind_rd_buffer_size")? {
+            self.ind_rd_buffer_size = bytes.min(MAX_SIEVE_BYTES);
+        }
+        if let Some(bytes) = above_0("striping_unit")? {
+            self.striping_unit = bytes.min(MAX_STRIPE_BYTES);
+        }
+        for (key, switch) in [
+            ("romio_cb_write", &mut self.cb_write),
+            ("romio_cb_read", &mut self.cb_read),
+            ("romio_ds_read", &mut self.ds_read),
+        ] {
             *switch = text(info, key)?.and_then(Switch::from_text).unwrap_or(*switch);
         }
         Ok(())
@@ -106,6 +145,18 @@ impl Hints {
         info.set("cb_buffer_size", self.cb_buffer_size.to_string())?;
         info.set("romio_cb_write", self.cb_write.name())?;
         info.set("romio_cb_read", self.cb_read.name())?;
+        info.set("romio_ds_read", self.ds_read.name())?;
+        // Writes never touch the holes between pieces.
+        info.set("romio_ds_write", Switch::Disable.name())?;
+        info.set("ind_rd_buffer_size", self.ind_rd_buffer_size.to_string())?;
+        info.set("romio_filesystem_type", self.file_system)?;
+        for (key, number) in
+            [("striping_unit", self.striping_unit), ("striping_factor", self.striping_factor)]
+        {
+            if number > 0 {
+                info.set(key, number.to_string())?;
+            }
+        }
         Ok(info)
     }
 }
@@ -121,6 +172,7 @@ fn number(info: &Info, key: &str, radix: u32) -> Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_system::Kind;
 
     #[test]
     fn hints_are_taken_over_and_nonsense_is_not() {
@@ -131,13 +183,24 @@ mod tests {
             ("romio_cb_write", "ENABLE"),
             ("romio_cb_read", "perhaps"),
             ("unknown", "1"),
+            ("striping_unit", "65536"),
+            ("ind_rd_buffer_size", "0"),
+            ("romio_ds_write", "enable"),
         ] {
             info.set(key, value).unwrap();
         }
         let mut hints = Hints::new(8);
         hints.update(&info).unwrap();
-        let wanted = Hints { cb_nodes: 3, cb_write: Switch::Enable, ..Hints::new(8) };
+        let (cb_write, striping_unit) = (Switch::Enable, 65536);
+        let wanted = Hints { cb_nodes: 3, cb_write, striping_unit, ..Hints::new(8) };
         assert_eq!(hints, wanted);
+        hints.adopt(&FileSystem { name: "lustre", kind: Kind::Lustre, unit: 1 << 20, stripes: 4 });
+        let shown = hints.to_info().unwrap();
+        for (key, value) in
+            [("striping_unit", "65536"), ("striping_factor", "4"), ("romio_ds_write", "disable")]
+        {
+            assert_eq!(shown.value(key).unwrap(), Some(value.as_bytes()), "{key}");
+        }
         let shown = hints.to_info().unwrap();
         assert_eq!(shown.value("romio_cb_write").unwrap(), Some(&b"enable"[..]));
         for (switch, _) in Switch::ALL {

@@ -19,6 +19,7 @@ use crate::hints::Hints;
 use crate::members::{Members, agree, agree_with, first_error};
 use crate::shared_pointer::{SharedPointer, Words};
 use crate::shared_word::{Announcement, SharedWords};
+use crate::statistics::Counts;
 
 /// Prefixes of names that select a driver in ROMIO; here the file system is found by itself.
 const PREFIXES: [&str; 12] = [
@@ -188,9 +189,11 @@ impl File {
     }
 
     /// Waits until all members are done with the file, the first part of MPI_File_close; after an
-    /// error the file stays open. Collective.
-    pub fn begin_close(&self) -> Result<()> {
-        agree(&*self.members, self.check_no_split())
+    /// error the file stays open. Returns what each member did. Collective.
+    pub fn begin_close(&self) -> Result<Vec<Counts>> {
+        let counts = self.statistics.counts(self.disk.calls()).encode();
+        let all = agree_with(&*self.members, self.check_no_split(), &counts)?;
+        Ok(all.chunks_exact(Counts::SIZE).map(Counts::decode).collect())
     }
 
     /// Deletes the file if that was asked for, the second part of MPI_File_close. The descriptor is

@@ -15,27 +15,54 @@ use objects::{Buffer, Class, Error, Result};
 use crate::access::Direction;
 use crate::datarep::UserData;
 use crate::disk::Disk;
+use crate::hints::{Hints, Switch};
 use crate::pending::Outcome;
 use crate::staging::Staging;
 use crate::view::View;
 
 /// Holes of fewer bytes are read with the pieces around them.
 pub(crate) const MAX_READ_HOLE: u64 = 4096;
-/// Most bytes of the file that are read at once for pieces with holes.
-const MAX_SIEVE_BYTES: u64 = 1 << 20;
 /// Bytes staged at a time.
 const STAGING_BYTES: u64 = 1 << 20;
+
+/// How pieces with holes are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sieve {
+    /// Holes of fewer bytes are read too; 1 for none.
+    max_hole: u64,
+    /// Most bytes of the file at once.
+    max_bytes: u64,
+}
+
+impl Sieve {
+    /// Returns what the hints ask for.
+    pub(crate) fn new(hints: &Hints) -> Sieve {
+        let max_hole = match hints.ds_read {
+            Switch::Automatic => MAX_READ_HOLE,
+            Switch::Enable => hints.ind_rd_buffer_size.max(MAX_READ_HOLE),
+            Switch::Disable => 1,
+        };
+        Sieve { max_hole, max_bytes: hints.ind_rd_buffer_size }
+    }
+}
+
+/// Where an access goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) disk: &'a Disk,
+    pub(crate) view: &'a View,
+    pub(crate) sieve: Sieve,
+}
 
 /// Moves the data at a packed byte of the view. The outcome has the bytes of the user's that were
 /// moved, also with an error.
 pub(crate) fn run(
-    disk: &Disk,
-    view: &View,
+    target: Target<'_>,
     packed: u64,
     data: &UserData,
     direction: Direction,
 ) -> Outcome {
-    through(view, data, direction, |buffer| plain(disk, view, packed, buffer, direction))
+    through(target.view, data, direction, |buffer| plain(target, packed, buffer, direction))
 }
 
 /// Moves the data by `mover`, which gets a buffer of bytes as the file has them, and returns how
@@ -58,8 +85,7 @@ fn through(
 
 /// Moves data whose bytes are those of memory.
 fn plain(
-    disk: &Disk,
-    view: &View,
+    target: Target<'_>,
     packed: u64,
     buffer: &Buffer,
     direction: Direction,
@@ -67,21 +93,21 @@ fn plain(
     if buffer.is_empty() {
         return (0, Ok(()));
     }
+    let view = target.view;
     if view.is_empty() {
         let text = format!("cannot access {} bytes: the view shows none", buffer.len());
         return (0, Err(Error::new(Class::Io, text)));
     }
     let mut runs = view.runs(packed);
     match buffer.memory() {
-        Some(memory) => pieces(disk, view.disp, &mut runs, memory, direction),
-        None => staged(disk, view.disp, &mut runs, buffer, direction),
+        Some(memory) => pieces(target, &mut runs, memory, direction),
+        None => staged(target, &mut runs, buffer, direction),
     }
 }
 
 /// Moves data through a staging buffer, since the user's is not one run of memory.
 fn staged(
-    disk: &Disk,
-    disp: i64,
+    target: Target<'_>,
     runs: &mut Runs<'_>,
     buffer: &Buffer,
     direction: Direction,
@@ -98,7 +124,7 @@ fn staged(
             buffer.pack(done, &mut staging.bytes_mut()[..piece]);
         }
         let (moved, result) =
-            staging.lend(|memory| pieces(disk, disp, runs, memory.slice(0, piece), direction));
+            staging.lend(|memory| pieces(target, runs, memory.slice(0, piece), direction));
         if direction == Direction::Read {
             buffer.unpack(done, &staging.bytes()[..moved as usize]);
         }
@@ -112,15 +138,15 @@ fn staged(
 
 /// Moves one run of memory to or from the next runs of the file.
 fn pieces(
-    disk: &Disk,
-    disp: i64,
+    target: Target<'_>,
     runs: &mut Runs<'_>,
     memory: UserBuf,
     direction: Direction,
 ) -> (u64, Result<()>) {
     if direction == Direction::Read {
-        return sieve(disk, disp, runs, memory);
+        return sieve(target, runs, memory);
     }
+    let (disk, disp) = (target.disk, target.view.disp);
     let mut done = 0;
     while done < memory.len() {
         let run = runs.take((memory.len() - done) as u64);
@@ -139,25 +165,26 @@ fn pieces(
 }
 
 /// Reads the next runs of the file into one run of memory.
-fn sieve(disk: &Disk, disp: i64, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, Result<()>) {
+fn sieve(target: Target<'_>, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, Result<()>) {
+    let Target { disk, view, sieve } = target;
     let (mut done, mut asked, mut next) = (0, 0, None);
     let (mut batch, mut staging) = (Vec::new(), None);
     while done < memory.len() as u64 {
         batch.clear();
-        asked = collect(runs, memory.len() as u64, asked, &mut next, &mut batch);
+        asked = collect((runs, sieve), memory.len() as u64, asked, &mut next, &mut batch);
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
             let text = "invalid file offset: the access ends beyond 2^63 bytes";
             return (done, Err(Error::new(Class::Arg, text)));
         };
         let (start, span) = (first.at, (last.at - first.at) as u64 + last.len);
-        let Some(at) = disp.checked_add(start) else { return (done, Ok(())) };
+        let Some(at) = view.disp.checked_add(start) else { return (done, Ok(())) };
         let (moved, result) = if let [run] = batch[..] {
             let (moved, result) = disk.read(at, memory.slice(done as usize, run.len as usize));
             (moved as u64, result)
         } else {
             let block = match &mut staging {
                 Some(block) => block,
-                empty => match Staging::new(MAX_SIEVE_BYTES) {
+                empty => match Staging::new(sieve.max_bytes) {
                     Ok(block) => empty.insert(block),
                     Err(error) => return (done, Err(error)),
                 },
@@ -177,7 +204,7 @@ fn sieve(disk: &Disk, disp: i64, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, 
 /// Collects runs that lie close together, up to `len` bytes of data in all, of which `asked` were
 /// collected before; returns that number anew. `next` keeps a run that is too far away.
 fn collect(
-    runs: &mut Runs<'_>,
+    (runs, sieve): (&mut Runs<'_>, Sieve),
     len: u64,
     mut asked: u64,
     next: &mut Option<Run>,
@@ -194,7 +221,7 @@ fn collect(
             let last: &Run = last;
             let hole = run.at - last.at - last.len as i64;
             let span = (run.at - first.at) as u64 + run.len;
-            if !(0..MAX_READ_HOLE as i64).contains(&hole) || span > MAX_SIEVE_BYTES {
+            if !(0..sieve.max_hole as i64).contains(&hole) || span > sieve.max_bytes {
                 *next = Some(run);
                 return asked;
             }

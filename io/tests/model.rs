@@ -3,8 +3,8 @@
 //! Members are threads that share one file and communicate through memory. Each case draws a
 //! number of members, views that interleave, hints, and a sequence of operations; the model applies
 //! them to a vector. Then every member reads back through its view, and the whole file is compared.
-//! A case is made of its seed alone: `SEED=n cargo test -p verbena-io --test model` repeats it, and
-//! `CASES=n` runs more of them.
+//! A case is made of its seed alone: `SEED=n cargo test -p verbena-io --test model` repeats it.
+//! `CASES=n` runs more of them, from `FIRST=n` on, and `FOLDER=path` on another file system.
 
 use std::io::Write;
 use std::sync::atomic::AtomicI64;
@@ -13,14 +13,16 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use fabric::UserBuf;
 use io::{
-    Coordination, Datarep, Direction, File, Members, OpenArgs, Position, RemoteWords, UserData,
-    Whence, amode,
+    Coordination, Datarep, Direction, File, Members, OpenArgs, Outcome, Position, RemoteWords,
+    SplitKind, UserData, Whence, amode,
 };
 use objects::datatype::Counting::Int;
 use objects::{Buffer, Datatype, Info, Result};
 
 /// Cases unless CASES sets another number.
 const CASES: u64 = 100;
+/// Most members of a case.
+const MAX_MEMBERS: usize = 16;
 
 /// What the members share.
 struct Hub {
@@ -197,15 +199,100 @@ impl Drop for Bail {
     }
 }
 
+/// Which calls an operation is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Call {
+    /// At an explicit offset.
+    At(Coordination),
+    /// At the individual pointer.
+    Individual(Coordination),
+    /// In order of rank at the shared pointer.
+    Ordered,
+    /// A nonblocking one at the individual pointer.
+    Nonblocking,
+    /// A split collective of this kind.
+    Split(SplitKind),
+}
+
 /// One operation, the same on all members but for the lengths.
 #[derive(Clone)]
 struct Step {
     direction: Direction,
-    coordination: Coordination,
+    call: Call,
     offset: usize,
     lengths: Vec<usize>,
     gaps: bool,
     atomic: bool,
+}
+
+impl Step {
+    /// Returns where a member's part begins in its view.
+    fn offset_of(&self, rank: usize) -> usize {
+        match self.call {
+            Call::Ordered | Call::Split(SplitKind::Ordered) => {
+                self.offset + self.lengths[..rank].iter().sum::<usize>()
+            }
+            _ => self.offset,
+        }
+    }
+
+    fn draw(rng: &mut fastrand::Rng, size: usize) -> Step {
+        use Call::{At, Individual, Nonblocking, Ordered, Split};
+        use Coordination::{Collective, Independent};
+        let calls = [
+            At(Collective),
+            At(Collective),
+            At(Independent),
+            Individual(Collective),
+            Individual(Independent),
+            Nonblocking,
+            Ordered,
+            Split(SplitKind::At),
+            Split(SplitKind::All),
+            Split(SplitKind::Ordered),
+        ];
+        let longest = if size > 6 { 4000 } else { 20_000 };
+        Step {
+            direction: if rng.u8(0..3) == 0 { Direction::Read } else { Direction::Write },
+            call: *rng.choice(&calls).unwrap(),
+            offset: rng.usize(0..3000),
+            lengths: (0..size)
+                .map(|_| if rng.u8(0..5) == 0 { 0 } else { rng.usize(1..longest) })
+                .collect(),
+            gaps: rng.bool(),
+            atomic: rng.u8(0..8) == 0,
+        }
+    }
+}
+
+/// Makes the calls of one operation on one member.
+fn perform(file: &Arc<File>, step: &Step, user: UserData) -> Outcome {
+    let (direction, offset) = (step.direction, step.offset as i64);
+    match step.call {
+        Call::Individual(_) | Call::Nonblocking | Call::Split(SplitKind::All) => {
+            file.seek(offset, Whence::Set).unwrap();
+        }
+        Call::Ordered | Call::Split(SplitKind::Ordered) => {
+            file.seek_shared(offset, Ok(Whence::Set)).unwrap();
+        }
+        _ => {}
+    }
+    match step.call {
+        Call::At(how) => file.access(direction, Position::At(offset), how, Ok(user)),
+        Call::Individual(how) => file.access(direction, Position::Individual, how, Ok(user)),
+        Call::Ordered => file.access_ordered(direction, Ok(user)),
+        Call::Nonblocking => {
+            let pending = file.start(direction, Position::Individual, user).unwrap();
+            while !pending.is_done() {
+                std::thread::yield_now();
+            }
+            pending.take().unwrap()
+        }
+        Call::Split(kind) => {
+            file.begin_split(kind, direction, offset, Ok(user)).unwrap();
+            file.end_split(kind, direction)
+        }
+    }
 }
 
 fn hints(rng: &mut fastrand::Rng) -> Info {
@@ -214,6 +301,9 @@ fn hints(rng: &mut fastrand::Rng) -> Info {
     info.set("romio_cb_write", switch).unwrap();
     info.set("romio_cb_read", *rng.choice(&["enable", "automatic"]).unwrap()).unwrap();
     info.set("cb_nodes", rng.u32(1..9).to_string()).unwrap();
+    info.set("romio_ds_read", *rng.choice(&["enable", "disable", "automatic"]).unwrap()).unwrap();
+    info.set("ind_rd_buffer_size", rng.u32(1..3000).to_string()).unwrap();
+    info.set("striping_unit", rng.u32(1..20_000).to_string()).unwrap();
     info.set("cb_buffer_size", (4096 << rng.u32(0..4)).to_string()).unwrap();
     info
 }
@@ -231,7 +321,7 @@ fn apply(
     values: impl Fn(usize) -> u8,
 ) {
     for at in 0..step.lengths[rank] {
-        let place = view.at(step.offset + at);
+        let place = view.at(step.offset_of(rank) + at);
         if model.len() <= place {
             model.resize(place + 1, 0);
         }
@@ -239,34 +329,26 @@ fn apply(
     }
 }
 
+/// Returns the path of a file that no other test uses.
+fn scratch(name: &str) -> String {
+    let memory = std::path::PathBuf::from("/dev/shm");
+    let folder = std::env::var_os("FOLDER").map(std::path::PathBuf::from);
+    let folder = folder.or_else(|| memory.is_dir().then_some(memory));
+    let folder = folder.unwrap_or_else(std::env::temp_dir);
+    let path = folder.join(format!("io-model-{}-{name}", std::process::id()));
+    path.to_str().unwrap().to_owned()
+}
+
 /// Runs a case; panics where the file and the model differ.
 fn case(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let size = rng.usize(1..=6);
+    // Few members are the usual case, and faster.
+    let most = if rng.u8(0..8) == 0 { MAX_MEMBERS } else { 6 };
+    let size = rng.usize(1..=most);
     let views = draw_views(&mut rng, size);
-    let steps: Vec<Step> = (0..rng.usize(1..6))
-        .map(|_| Step {
-            direction: if rng.u8(0..3) == 0 { Direction::Read } else { Direction::Write },
-            coordination: *rng
-                .choice(&[
-                    Coordination::Collective,
-                    Coordination::Collective,
-                    Coordination::Independent,
-                ])
-                .unwrap(),
-            offset: rng.usize(0..3000),
-            lengths: (0..size)
-                .map(|_| if rng.u8(0..5) == 0 { 0 } else { rng.usize(1..20_000) })
-                .collect(),
-            gaps: rng.bool(),
-            atomic: rng.u8(0..8) == 0,
-        })
-        .collect();
+    let steps: Vec<Step> = (0..rng.usize(1..6)).map(|_| Step::draw(&mut rng, size)).collect();
     let info = hints(&mut rng);
-    let memory = std::path::Path::new("/dev/shm");
-    let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let path = folder.join(format!("io-model-{}-{seed}", std::process::id()));
-    let path = path.to_str().unwrap().to_owned();
+    let path = scratch(&format!("{seed}"));
     let hub = Hub::new(size, rng.u32(1..=size as u32));
     // After each step, what the file must be.
     let mut models = vec![Vec::new()];
@@ -288,6 +370,7 @@ fn case(seed: u64) {
                 let member = Thread { rank: rank as u32, size: size as u32, hub: hub.clone() };
                 let amode = amode::CREATE | amode::RDWR;
                 let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
+                let file = Arc::new(file);
                 run(&file, seed, rank, &views[rank], steps, models, &hub);
                 file.begin_close().unwrap();
                 file.end_close().unwrap();
@@ -301,7 +384,7 @@ fn case(seed: u64) {
 
 /// Makes the calls of one member and checks what it reads.
 fn run(
-    file: &File,
+    file: &Arc<File>,
     seed: u64,
     rank: usize,
     view: &Shown,
@@ -321,21 +404,15 @@ fn run(
             (0..len).for_each(|at| memory[at * stretch] = value(seed, number, rank, at));
         }
         let user = data(&mut memory, step.gaps);
-        let position = match number % 2 {
-            0 => Position::At(step.offset as i64),
-            _ => {
-                file.seek(step.offset as i64, Whence::Set).unwrap();
-                Position::Individual
-            }
-        };
-        let outcome = file.access(step.direction, position, step.coordination, Ok(user));
+        let outcome = perform(file, step, user);
+        let first = step.offset_of(rank);
         assert!(outcome.error.is_none(), "seed {seed} step {number}: {:?}", outcome.error);
         let model = &models[number + 1];
-        let there = (0..len).take_while(|&at| view.at(step.offset + at) < model.len()).count();
+        let there = (0..len).take_while(|&at| view.at(first + at) < model.len()).count();
         let wanted = if step.direction == Direction::Write { len } else { there };
         assert_eq!(outcome.bytes, wanted as u64, "seed {seed} step {number} rank {rank}");
         for at in 0..wanted {
-            let right = model[view.at(step.offset + at)];
+            let right = model[view.at(first + at)];
             assert_eq!(
                 memory[at * stretch],
                 right,
@@ -348,6 +425,50 @@ fn run(
         }
         hub.barrier.wait();
     }
+}
+
+/// Members write the same strided bytes at once, some while others read them, in atomic mode: the
+/// bytes are always those of one access.
+#[test]
+fn atomic_accesses_do_not_mix() {
+    const SIZE: usize = 5;
+    const LEN: usize = 3000;
+    let (path, hub) = (scratch("atomic"), Hub::new(SIZE, SIZE as u32));
+    std::thread::scope(|scope| {
+        for rank in 0..SIZE {
+            let (hub, path) = (hub.clone(), path.clone());
+            scope.spawn(move || {
+                let _bail = Bail(0);
+                let member = Thread { rank: rank as u32, size: SIZE as u32, hub };
+                let (amode, info) = (amode::CREATE | amode::RDWR, Info::new());
+                let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
+                let filetype = Datatype::vector(Int, 10, 3, 7, Datatype::byte()).unwrap();
+                filetype.commit();
+                let types = Ok((Datatype::byte().clone(), filetype));
+                file.set_view(Some(5), types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
+                file.set_atomicity(true).unwrap();
+                let access = |direction, memory: &mut [u8], coordination| {
+                    let data = Ok(data(memory, false));
+                    let outcome = file.access(direction, Position::At(0), coordination, data);
+                    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+                };
+                let mut memory = vec![99; LEN];
+                access(Direction::Write, &mut memory, Coordination::Collective);
+                for round in 0..100 {
+                    if (rank + round) % 3 == 0 {
+                        access(Direction::Read, &mut memory, Coordination::Independent);
+                        assert!(memory.iter().all(|byte| *byte == memory[0]), "round {round}");
+                    } else {
+                        memory.fill((round * SIZE + rank) as u8);
+                        access(Direction::Write, &mut memory, Coordination::Independent);
+                    }
+                }
+                file.begin_close().unwrap();
+                file.end_close().unwrap();
+            });
+        }
+    });
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub struct Files {
     pub default_errhandler: Errhandler,
     /// Data representations that the user registered.
     pub datareps: Datareps,
+    /// What `report.io` prints: the files that were closed.
+    pub(crate) reports: Vec<String>,
 }
 
 /// A file with a handle.
@@ -33,6 +35,7 @@ impl Files {
             table: Table::new(HandleKind::File),
             default_errhandler: Errhandler::Return,
             datareps: Datareps::new(),
+            reports: Vec::new(),
         }
     }
 }

@@ -89,9 +89,13 @@ pub fn open(comm: usize, args: Result<OpenArgs>) -> Result<usize> {
 /// Performs MPI_File_close; the handle becomes MPI_FILE_NULL. Collective.
 pub fn close(handle: &mut usize) -> Result<()> {
     let file = file(*handle)?;
-    file.begin_close()?;
+    let counts = file.begin_close()?;
     let closed = file.end_close();
     with(|p| {
+        let first = p.comm_of_file(*handle).is_ok_and(|comm| comm.rank() == 0);
+        if first && p.core.as_deref().is_some_and(|core| core.report_io) {
+            p.tables.files.reports.push(io::report::report(file.path(), &counts));
+        }
         let open = p.tables.files.table.remove(*handle as u64);
         let open = open.map_err(|stale| bad_handle(Class::File, "file", stale))?;
         p.forget_comm(open.comm)

@@ -128,6 +128,7 @@ impl Core {
             rma_shm: knobs.is_on(knob::RMA_SHM),
             checks_usage: knobs.is_on(knob::CHECK_USAGE),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
+            report_io: knobs.is_on(knob::REPORT_IO),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(Planner::new(&thresholds)),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, world_group),
@@ -257,6 +258,7 @@ pub fn finalize() -> Result<()> {
     with(|p| {
         p.report_late_ready();
         p.report_traffic();
+        p.tables.files.reports.drain(..).for_each(|text| eprintln!("verbena: {text}"));
         p.world_model.init_state = InitState::Finalized;
         let has_sessions = !p.tables.sessions.is_empty();
         p.core().map(

@@ -104,6 +104,8 @@ pub struct Core {
     pub(crate) checks_usage: bool,
     /// MPI_Finalize reports what was sent.
     pub(crate) report_traffic: bool,
+    /// Knob `report.io`.
+    pub(crate) report_io: bool,
     /// A call of a user's reduction function that the progress thread must not make.
     pub(crate) postponed: Option<Box<UserCall>>,
     /// The collective segments that this process owns.

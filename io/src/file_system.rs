@@ -1,0 +1,108 @@
+//! The file system of an open file: its kind, and the units that it stores data in.
+//!
+//! The kind is that of statfs(2). Unknown ones are treated as plain POSIX. A stripe of Lustre is
+//! read from the attribute `lustre.lov`, which its client answers without a library.
+
+use crate::disk::Disk;
+
+/// A kind of file system, by what the library does differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Memory of this host, or a disk that only this host writes.
+    Local,
+    /// Clients cache data until a lock makes them look again.
+    Nfs,
+    /// Files are divided into stripes over servers.
+    Lustre,
+    /// Another one that several hosts share, with coherent caches.
+    Parallel,
+    /// Not known.
+    Other,
+}
+
+/// Numbers of statfs(2), names, and kinds.
+const KNOWN: [(i64, &str, Kind); 14] = [
+    (0x0102_1994, "tmpfs", Kind::Local),
+    (0xef53, "ext4", Kind::Local),
+    (0x5846_5342, "xfs", Kind::Local),
+    (0x9123_683e, "btrfs", Kind::Local),
+    (0x2fc1_2fc1, "zfs", Kind::Local),
+    (0x794c_7630, "overlayfs", Kind::Local),
+    (0xf2f5_2010, "f2fs", Kind::Local),
+    (0x6969, "nfs", Kind::Nfs),
+    (0x0bd0_0bd0, "lustre", Kind::Lustre),
+    (0x4750_4653, "gpfs", Kind::Parallel),
+    (0x1983_0326, "beegfs", Kind::Parallel),
+    (0x00c3_6400, "ceph", Kind::Parallel),
+    (0x6573_5546, "fuse", Kind::Other),
+    (0x0102_1997, "9p", Kind::Other),
+];
+
+/// What is known of the file system of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// Bytes of a stripe or of a block of a parallel file system, 0 if unknown.
+    pub(crate) unit: u64,
+    /// Number of servers that the file is divided over, 0 if unknown.
+    pub(crate) stripes: u64,
+}
+
+impl FileSystem {
+    /// Finds the file system of an open file. A system that does not answer is an unknown one.
+    pub(crate) fn of(disk: &Disk) -> FileSystem {
+        let (magic, block) = disk.file_system().unwrap_or((0, 0));
+        let (name, kind) = kind_of(magic);
+        let (mut unit, mut stripes) = (0, 0);
+        if kind == Kind::Lustre
+            && let Some(layout) = disk.attribute(c"lustre.lov").as_deref().and_then(stripe_of)
+        {
+            (unit, stripes) = layout;
+        } else if matches!(kind, Kind::Lustre | Kind::Parallel) {
+            unit = block;
+        }
+        FileSystem { name, kind, unit, stripes }
+    }
+}
+
+fn kind_of(magic: i64) -> (&'static str, Kind) {
+    let known = KNOWN.iter().find(|(number, ..)| *number == magic & 0xffff_ffff);
+    known.map_or(("unknown", Kind::Other), |&(_, name, kind)| (name, kind))
+}
+
+/// Returns size and number of the stripes from an attribute of Lustre: `lov_user_md_v1` or `_v3`,
+/// which begin alike: magic (4), pattern (4), object (16), stripe size (4), stripe count (2).
+fn stripe_of(attribute: &[u8]) -> Option<(u64, u64)> {
+    let magic = u32::from_le_bytes(attribute.get(..4)?.try_into().ok()?);
+    let size = u32::from_le_bytes(attribute.get(24..28)?.try_into().ok()?);
+    let count = u16::from_le_bytes(attribute.get(28..30)?.try_into().ok()?);
+    let is_plain = matches!(magic, 0x0bd1_0bd0 | 0x0bd3_0bd0);
+    (is_plain && size > 0).then_some((size.into(), count.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_number() {
+        assert_eq!(kind_of(0x0102_1994), ("tmpfs", Kind::Local));
+        assert_eq!(kind_of(0x6969), ("nfs", Kind::Nfs));
+        // Where the system's number is a 32-bit word with a sign.
+        assert_eq!(kind_of(i64::from(0x9123_683e_u32 as i32)), ("btrfs", Kind::Local));
+        assert_eq!(kind_of(1), ("unknown", Kind::Other));
+    }
+
+    #[test]
+    fn stripes_are_read_and_nonsense_is_not() {
+        let mut attribute = [0; 32];
+        attribute[..4].copy_from_slice(&0x0bd1_0bd0_u32.to_le_bytes());
+        attribute[24..28].copy_from_slice(&(1u32 << 20).to_le_bytes());
+        attribute[28..30].copy_from_slice(&4u16.to_le_bytes());
+        assert_eq!(stripe_of(&attribute), Some((1 << 20, 4)));
+        assert_eq!(stripe_of(&attribute[..29]), None);
+        attribute[0] = 1;
+        assert_eq!(stripe_of(&attribute), None);
+    }
+}
