@@ -101,10 +101,25 @@ impl Builder {
     /// Reduces `many` left operands into `inout`, from the last to the first. `left` is the first;
     /// each begins `distance` bytes after the one before.
     pub fn reduce_strided(&mut self, left: Extent, many: u32, distance: i64, inout: Extent) {
-        debug_assert_eq!(left.count, inout.count, "both operands have as many elements");
-        if inout.bytes() > 0 && many > 0 {
+        self.reduce_into(left, many, distance, inout, inout);
+    }
+
+    /// Reduces `many` left operands and `right` into `out`, which is `right` or overlaps no
+    /// operand: `out[i] = left[i] op right[i]` with the last left operand, then
+    /// `out[i] = left[i] op out[i]` with those before. Nothing without left operands.
+    pub fn reduce_into(
+        &mut self,
+        left: Extent,
+        many: u32,
+        distance: i64,
+        right: Extent,
+        out: Extent,
+    ) {
+        debug_assert!(left.count == out.count && right.count == out.count, "equal counts");
+        debug_assert!(many > 0 || right.span() == out.span(), "nothing would be written");
+        if out.bytes() > 0 && many > 0 {
             let left = Strided { first: left.span(), many, distance };
-            self.locals.push(Local::Reduce { left, inout: inout.span() });
+            self.locals.push(Local::Reduce { left, right: right.span(), out: out.span() });
         }
     }
 

@@ -103,13 +103,15 @@ pub enum Local {
         /// Written.
         to: Span,
     },
-    /// `inout[i] = left[i] op inout[i]` with the call's operation, for each left operand from the
-    /// last to the first.
+    /// `out[i] = left[i] op right[i]` with the call's operation and the last left operand, then
+    /// `out[i] = left[i] op out[i]` for each left operand before it, from the last to the first.
     Reduce {
         /// The left operands, read.
         left: Strided,
-        /// The right operand and the result; gives count and type of all operands.
-        inout: Span,
+        /// The right operand, read: the result itself, or memory that does not overlap it.
+        right: Span,
+        /// The result; gives count and type of all operands.
+        out: Span,
     },
 }
 

@@ -457,8 +457,8 @@ fn schedule(
 fn cost(machine: &Machine, call: &Call, local: &Local) -> Time {
     let (bytes, per_byte) = match local {
         Local::Copy { from, .. } => (call.bytes_of(from), machine.copy_per_byte),
-        Local::Reduce { left, inout } => {
-            (call.bytes_of(inout) * u64::from(left.many), machine.reduce_per_byte)
+        Local::Reduce { left, out, .. } => {
+            (call.bytes_of(out) * u64::from(left.many), machine.reduce_per_byte)
         }
     };
     Time((bytes as f64 * per_byte).round() as u64)
@@ -466,8 +466,8 @@ fn cost(machine: &Machine, call: &Call, local: &Local) -> Time {
 
 fn touches_slots(local: &Local) -> bool {
     let spaces = match local {
-        Local::Copy { from, to } => [from.space, to.space],
-        Local::Reduce { left, inout } => [left.first.space, inout.space],
+        Local::Copy { from, to } => [from.space, from.space, to.space],
+        Local::Reduce { left, right, out } => [left.first.space, right.space, out.space],
     };
     spaces.contains(&Space::CollSegment)
 }

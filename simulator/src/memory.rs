@@ -75,15 +75,15 @@ impl Memory {
                 let bytes = self.read(call, &from, slots.as_deref_mut());
                 self.write(&to, &bytes, slots);
             }
-            Local::Reduce { left, inout } => {
-                let mut result = self.read(call, &inout, slots.as_deref_mut());
+            Local::Reduce { left, right, out } => {
+                let mut result = self.read(call, &right, slots.as_deref_mut());
                 for index in (0..left.many).rev() {
                     let disp = left.first.disp + i64::from(index) * left.distance;
                     let operand = Span { disp, ..left.first };
                     let operand = self.read(call, &operand, slots.as_deref_mut());
                     call.reduce(&operand, &mut result);
                 }
-                self.write(&inout, &result, slots);
+                self.write(&out, &result, slots);
             }
         }
     }

@@ -164,26 +164,33 @@ fn reduce(
     }
     let Some(output) = output else { return arrive(b, Awaits::None) };
     arrive(b, Awaits::All);
+    let own = if is_in_place { slot(pos.rank) } else { input };
+    combine(b, pos, own.range(part), |rank| slot(rank).range(part), output);
+}
+
+/// Combines the operands of all ranks into `output`, from the last to the first: `own`, which is not
+/// in the output, and those of the others in their slots.
+fn combine(
+    b: &mut Builder,
+    pos: Position,
+    own: Extent,
+    slot: impl Fn(u32) -> Extent,
+    output: Extent,
+) {
     let (me, last) = (pos.rank, pos.size - 1);
-    // The own operand is not required in its slot.
-    let own = Some(input.range(part)).filter(|_| !is_in_place);
-    let combine = |b: &mut Builder, ranks: Range<u32>| {
-        b.reduce_strided(
-            slot(ranks.start).range(part),
-            ranks.len() as u32,
-            FLAGS_STRIDE as i64,
-            output,
-        );
+    let slots = |b: &mut Builder, ranks: Range<u32>, right: Extent| {
+        let (first, many) = (slot(ranks.start), ranks.len() as u32);
+        b.reduce_into(first, many, FLAGS_STRIDE as i64, right, output);
     };
-    b.copy(own.filter(|_| me == last).unwrap_or(slot(last).range(part)), output);
-    match own.filter(|_| me < last) {
-        Some(own) => {
-            combine(b, me + 1..last);
+    match last - me {
+        0 => return slots(b, 0..last, own),
+        1 => b.reduce_into(own, 1, 0, slot(last), output),
+        _ => {
+            slots(b, me + 1..last, slot(last));
             b.reduce(own, output);
-            combine(b, 0..me);
         }
-        None => combine(b, 0..last),
     }
+    slots(b, 0..me, output);
 }
 
 /// Returns block `index` of so many bytes in a rank's slot.
@@ -192,6 +199,7 @@ fn bytes_of(rank: u32, index: u32, block: u64) -> Extent {
     Extent { disp, ..Extent::new(Space::CollSegment, Ty::BYTES, block, Shape::BYTE) }
 }
 
+/// Returns where a rank's slot lies.
 fn slot_at(rank: u32) -> i64 {
     (u64::from(rank) * FLAGS_STRIDE + FLAGS_HEADER) as i64
 }

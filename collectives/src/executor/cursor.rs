@@ -180,13 +180,20 @@ impl Cursor {
                 Local::Copy { from, to } => {
                     self.buffer(plan, &to, scratch).copy_from(&self.buffer(plan, &from, scratch));
                 }
-                Local::Reduce { left, inout } => {
-                    match (plan.reduction(), plan.datatype(inout.ty)) {
+                Local::Reduce { left, right, out } => {
+                    let buffer = |span| self.buffer(plan, span, scratch);
+                    match (plan.reduction(), plan.datatype(out.ty)) {
                         (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
                             let left = self.operands(plan, &left, datatype, scratch);
-                            op.reduce(&left, &self.buffer(plan, &inout, scratch), datatype);
+                            op.reduce_into(&left, &buffer(&right), &buffer(&out), datatype);
                         }
-                        _ => return Some((left, inout)),
+                        _ => {
+                            // A user's function overwrites its right operand.
+                            if right != out {
+                                buffer(&out).copy_from(&buffer(&right));
+                            }
+                            return Some((left, out));
+                        }
                     }
                 }
             }

@@ -235,16 +235,18 @@ impl RankModel {
                     assert_eq!(self.size(&to), bytes.len() as u64);
                     self.unpack(&to, &bytes);
                 }
-                Local::Reduce { left, inout } => {
+                Local::Reduce { left, right, out } => {
+                    let bytes = self.pack(&right);
+                    self.unpack(&out, &bytes);
                     for index in (0..left.many).rev() {
                         let disp = left.first.disp + i64::from(index) * left.distance;
                         let (left, mut right) =
-                            (self.pack(&Span { disp, ..left.first }), self.pack(&inout));
+                            (self.pack(&Span { disp, ..left.first }), self.pack(&out));
                         assert_eq!(left.len(), right.len());
                         for (left, right) in left.chunks(8).zip(right.chunks_mut(8)) {
                             reduce(left, right);
                         }
-                        self.unpack(&inout, &right);
+                        self.unpack(&out, &right);
                     }
                 }
             }
