@@ -168,8 +168,8 @@ fn reduce(
     combine(b, pos, own.range(part), |rank| slot(rank).range(part), output);
 }
 
-/// Combines the operands of all ranks into `output`, from the last to the first: `own`, which is not
-/// in the output, and those of the others in their slots.
+/// Combines the operands of all ranks into `output`, from the last to the first: `own`, which is
+/// not in the output, and those of the others in their slots.
 fn combine(
     b: &mut Builder,
     pos: Position,
