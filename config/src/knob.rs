@@ -321,6 +321,8 @@ knobs! {
         .formerly("report.ways");
     CHECK_USAGE: Switch = Row::switch("check.usage", false,
         "report at MPI_Finalize which requests are not complete and which objects were never freed, and name calls of threads that the thread level does not allow");
+    CHECK_SIGNATURES: Switch = Row::switch("check.signatures", false,
+        "send the type signature of each point-to-point message with it, and name sender and receiver where the signature of the receive differs (MPI-5.0 §3.3.1)");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,
         "in a job over several hosts, each process prints at MPI_Finalize how much it sent over which transport");
     REPORT_IO: Switch = Row::switch("report.io", false,

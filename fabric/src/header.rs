@@ -156,7 +156,8 @@ pub struct Header {
     /// The tag (non-negative); for a collective its sequence number, for a persistent one -1 - the
     /// number of its initialisation.
     pub tag: i32,
-    /// Root and reduction of a collective ([`Collective::new`]); for point-to-point 0.
+    /// Root and reduction of a collective ([`Collective::new`]); for point-to-point the word of the
+    /// type signature, or 0.
     pub root: u32,
     /// The context id; in control frames the request the frame is for.
     pub context: u64,

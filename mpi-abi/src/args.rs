@@ -88,7 +88,7 @@ unsafe fn any_buffer(
         ));
     }
     // SAFETY: the caller's promise, which is the user's (MPI-5.0 §3.2, §3.7).
-    *to = unsafe { Buffer::new(address.cast_mut().cast(), count, datatype) };
+    *to = unsafe { Buffer::of_user(address.cast_mut().cast(), count, datatype) };
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //!
 //! There are two shapes: one run of memory (every contiguous type, and single elements without
 //! gaps), which costs no reference count, and all other layouts. All offsets are packed bytes.
+//! While signatures are checked, users' buffers keep their datatype in any case.
 //!
 //! The maker of a [`Buffer`] or an [`Area`] vouches for the memory once, as for [`UserBuf`]. The
 //! protocol crates then need no `unsafe` of their own. Access is by copies, never by references: if
@@ -13,6 +14,7 @@
 use fabric::{Slot, UserBuf};
 
 use crate::Datatype;
+use crate::datatype::SignatureWord;
 use crate::datatype::copy::transfer;
 
 /// Bytes staged at a time between two layouts with gaps.
@@ -26,7 +28,7 @@ pub struct Buffer(Shape);
 enum Shape {
     /// Describes one run of bytes.
     Contiguous(UserBuf),
-    /// Elements of a type with gaps, or not in order.
+    /// Elements of a type with gaps, or not in order, or whose signature is checked.
     Typed { base: Base, count: u64, datatype: Datatype },
 }
 
@@ -65,6 +67,19 @@ impl Buffer {
         Buffer(Shape::Typed { base: Base(base), count, datatype: datatype.clone() })
     }
 
+    /// Describes a user's buffer like [`Buffer::new`]; it keeps its signature if these are checked.
+    ///
+    /// # Safety
+    /// As [`Buffer::new`].
+    #[inline]
+    pub unsafe fn of_user(base: *mut u8, count: u64, datatype: &Datatype) -> Buffer {
+        if SignatureWord::is_on() && count > 0 {
+            return Buffer(Shape::Typed { base: Base(base), count, datatype: datatype.clone() });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Buffer::new(base, count, datatype) }
+    }
+
     /// Describes one run of bytes.
     #[inline]
     pub const fn contiguous(memory: UserBuf) -> Buffer {
@@ -80,6 +95,31 @@ impl Buffer {
         }
     }
 
+    /// Returns the number of packed bytes; `None` while signatures are checked, if this buffer has
+    /// one: its messages take the general path.
+    #[inline(always)]
+    pub fn unchecked_len(&self) -> Option<u64> {
+        match &self.0 {
+            Shape::Contiguous(memory) => Some(memory.len() as u64),
+            Shape::Typed { .. } => self.unchecked_typed_len(),
+        }
+    }
+
+    /// Returns the signature of the first `bytes` packed bytes, if signatures are checked and this
+    /// buffer has one.
+    #[inline]
+    pub fn signature(&self, bytes: u64) -> SignatureWord {
+        match &self.0 {
+            Shape::Contiguous(_) => SignatureWord::NONE,
+            Shape::Typed { datatype, .. } => signature(datatype, bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn unchecked_typed_len(&self) -> Option<u64> {
+        (!SignatureWord::is_on()).then(|| self.len())
+    }
+
     /// Returns true if there are no bytes to move.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -91,7 +131,7 @@ impl Buffer {
     pub fn memory(&self) -> Option<UserBuf> {
         match &self.0 {
             Shape::Contiguous(memory) => Some(*memory),
-            Shape::Typed { .. } => None,
+            Shape::Typed { base, count, datatype } => typed_memory(*base, *count, datatype),
         }
     }
 
@@ -190,6 +230,16 @@ impl Buffer {
     /// Copies from another buffer of any layout as many packed bytes as both have, and returns
     /// their number. Two single runs may overlap.
     pub fn copy_from(&self, from: &Buffer) -> u64 {
+        if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&self.0, &from.0) {
+            let len = to.len().min(from.len());
+            to.copy_from(from.slice(0, len));
+            return len as u64;
+        }
+        self.copy_typed(from)
+    }
+
+    #[inline(never)]
+    fn copy_typed(&self, from: &Buffer) -> u64 {
         let len = self.len().min(from.len());
         match (self.memory(), from.memory()) {
             (Some(to), Some(from)) => to.copy_from(from.slice(0, len as usize)),
@@ -246,6 +296,23 @@ impl Buffer {
             transfer::<PACK>(nest, base.0.wrapping_offset(disp as isize), packed, offset, end)
         }
     }
+}
+
+/// Returns the memory of elements that are one run: they keep their type for its signature.
+#[inline(never)]
+fn typed_memory(base: Base, count: u64, datatype: &Datatype) -> Option<UserBuf> {
+    if !datatype.is_run(count) {
+        return None;
+    }
+    let len = datatype.size().saturating_mul(count) as usize;
+    let start = base.0.wrapping_offset(datatype.true_extent().0 as isize);
+    // SAFETY: the buffer's maker vouched for the elements, which are one run.
+    Some(unsafe { UserBuf::new(start, len) })
+}
+
+#[inline(never)]
+fn signature(datatype: &Datatype, bytes: u64) -> SignatureWord {
+    if SignatureWord::is_on() { datatype.signature_word(bytes) } else { SignatureWord::NONE }
 }
 
 impl std::fmt::Debug for Buffer {

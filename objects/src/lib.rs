@@ -27,7 +27,7 @@ pub mod topology;
 pub use attribute::{Attributes, Keyval, Keyvals};
 pub use buffer::{Area, Buffer, Operands};
 pub use comm::Comm;
-pub use datatype::Datatype;
+pub use datatype::{Datatype, SignatureWord};
 pub use errhandler::Errhandler;
 pub use error::{Error, Result};
 pub use error_class::Class;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use fabric::{Collective, CollectiveKind, PeerFailed};
-use objects::Op;
+use objects::{Op, SignatureWord};
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub enum Fault {
         sent: u64,
         /// Bytes of the buffer.
         capacity: u64,
+    },
+    /// The type signatures of message and receive differ. The data was stored all the same.
+    Signature {
+        /// The sender's rank in the communicator.
+        source: u32,
+        /// The tag.
+        tag: i32,
+        /// The context id on the wire.
+        context: u64,
+        /// What was sent, and what the receive is for.
+        types: Box<Types>,
     },
     /// The other process is gone.
     PeerFailed(PeerFailed),
@@ -77,6 +88,19 @@ pub enum Fault {
         /// The context id on the wire.
         context: u64,
     },
+}
+
+/// The two sides of a message whose type signatures differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Types {
+    /// The signature of the message.
+    pub theirs: SignatureWord,
+    /// Bytes of the message.
+    pub sent: u64,
+    /// The signature of the receive's buffer.
+    pub ours: SignatureWord,
+    /// Bytes of the buffer.
+    pub capacity: u64,
 }
 
 /// A collective call as the wire carries it.
@@ -176,6 +200,13 @@ impl fmt::Display for Fault {
                 "the message from rank {source} {} has {sent} bytes, \
                  but the receive has room for {capacity}",
                 TagName(*tag)
+            ),
+            Fault::Signature { source, tag, types, .. } => write!(
+                f,
+                "the message from rank {source} {} has {}, but the receive is for {}",
+                TagName(*tag),
+                types.theirs.describe(types.sent),
+                types.ours.describe(types.capacity)
             ),
             Fault::PeerFailed(lost) => lost.fmt(f),
             Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(

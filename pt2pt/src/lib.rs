@@ -36,7 +36,7 @@ mod unexpected;
 
 pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
-pub use fault::{CollectiveCall, Fault, LateReady, SequenceName};
+pub use fault::{CollectiveCall, Fault, LateReady, SequenceName, Types};
 pub use message::{
     Completion, Envelope, MessageId, MessageWait, Mode, Notice, Pattern, Seen, Unfinished,
 };

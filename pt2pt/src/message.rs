@@ -1,6 +1,7 @@
 //! The words of the engine's interface: sends, receives and their results.
 
 use fabric::{Collective, CollectiveKind, Header, Kind, Peer};
+use objects::SignatureWord;
 
 use crate::fault::{CollectiveCall, Fault};
 use crate::key::Key;
@@ -139,8 +140,8 @@ pub(crate) struct Head {
     pub(crate) part_of: PartOf,
 }
 
-/// The collective a message belongs to as the wire has it: number and root, both
-/// zero in point-to-point traffic.
+/// The collective a message belongs to as the wire has it: number and root. In point-to-point
+/// traffic the number is zero, and the root is the sender's [`SignatureWord`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartOf {
     /// [`fabric::Header::collective`].
@@ -149,6 +150,11 @@ pub(crate) struct PartOf {
 }
 
 impl PartOf {
+    /// The signature that the sender of a point-to-point message gave.
+    pub(crate) fn signature(self) -> SignatureWord {
+        SignatureWord::from_wire(self.root)
+    }
+
     /// Raw [`fabric::CollectiveKind`].
     pub(crate) fn kind(self) -> u8 {
         self.collective as u8
@@ -188,6 +194,16 @@ impl Envelope {
     #[inline]
     pub(crate) fn head(&self, bytes: u64) -> Head {
         Head { key: self.key(), bytes, part_of: PartOf::new(self.collective) }
+    }
+
+    /// The head of a message whose signature travels with it.
+    #[inline]
+    pub(crate) fn signed_head(&self, bytes: u64, signature: SignatureWord) -> Head {
+        let mut head = self.head(bytes);
+        if self.collective.is_none() {
+            head.part_of.root = signature.to_wire();
+        }
+        head
     }
 }
 

@@ -4,7 +4,7 @@ use fabric::{Body, Collective, CollectiveKind, HybridGet, Peer, RequestId};
 use objects::Buffer;
 
 use crate::engine::Engine;
-use crate::fault::{CollectiveCall, Fault};
+use crate::fault::{CollectiveCall, Fault, Types};
 use crate::key::Key;
 use crate::message::{Completion, Head, MessageId, Mode, PartOf, Pattern};
 use crate::requests::{NO_PEER, Request, State};
@@ -85,7 +85,7 @@ impl Engine {
         let (expected, capacity) = (PartOf::new(pattern.collective), buffer.len());
         let (bytes, fault) = match check_envelope(expected, capacity, head.bytes, head.part_of) {
             true => (head.bytes, None),
-            false => envelope_fault(expected, capacity, &head),
+            false => envelope_fault(expected, buffer, capacity, &head),
         };
         buffer.unpack(0, &data.bytes()[..bytes as usize]);
         self.unexpected.remove(found);
@@ -109,7 +109,8 @@ impl Engine {
         let (key, arrived) =
             taken.expect("a message id is used once, and its message waits for it");
         let head = Head { key, bytes: arrived.bytes, part_of: arrived.part_of };
-        let whole_buffer = Head { bytes: buffer.len(), ..head };
+        let whole_buffer =
+            Head { bytes: buffer.len(), part_of: PartOf { root: 0, ..head.part_of }, ..head };
         let id = self.requests.open(
             Mode::Standard,
             NO_PEER,
@@ -177,7 +178,7 @@ impl Request {
     #[inline(never)]
     fn refuse(&mut self, capacity: u64, part_of: PartOf) {
         let head = Head { part_of, ..self.head() };
-        (self.bytes, self.fault) = envelope_fault(self.part_of, capacity, &head);
+        (self.bytes, self.fault) = envelope_fault(self.part_of, &self.buffer, capacity, &head);
     }
 }
 
@@ -216,10 +217,34 @@ fn has_own_sizes(collective: u8) -> bool {
     .any(|kind| kind as u8 == collective)
 }
 
-/// Returns how many bytes of a faulty message are stored, and the fault.
+/// Returns the fault of a message that is too long, or whose type signature differs. The signature
+/// is compared with that of as many bytes of the receive's buffer (MPI-5.0 §3.3.1).
+fn point_to_point_fault(buffer: &Buffer, capacity: u64, head: &Head) -> Option<Fault> {
+    let Key { source, tag, context } = head.key;
+    let sent = head.bytes;
+    if sent > capacity {
+        return Some(Fault::Truncated { source, tag, context, sent, capacity });
+    }
+    let theirs = head.part_of.signature();
+    let is_same = theirs.matches(buffer.signature(sent));
+    let ours = buffer.signature(capacity);
+    let types = Box::new(Types { theirs, sent, ours, capacity });
+    (!is_same).then_some(Fault::Signature { source, tag, context, types })
+}
+
+/// Returns how many bytes of a message that failed its check are stored, and the fault.
 #[cold]
-fn envelope_fault(expected: PartOf, capacity: u64, head: &Head) -> (u64, Option<Box<Fault>>) {
+fn envelope_fault(
+    expected: PartOf,
+    buffer: &Buffer,
+    capacity: u64,
+    head: &Head,
+) -> (u64, Option<Box<Fault>>) {
     let (source, tag, context) = (head.key.source, head.key.tag, head.key.context);
+    if expected.collective == 0 && head.part_of.collective == 0 {
+        let fault = point_to_point_fault(buffer, capacity, head);
+        return (head.bytes.min(capacity), fault.map(Box::new));
+    }
     let theirs = head.part_of.call();
     let is_other = (theirs.kind, theirs.root) != (expected.kind(), expected.root);
     if is_other && theirs.kind != CollectiveKind::GaveUp as u8 {
@@ -233,10 +258,6 @@ fn envelope_fault(expected: PartOf, capacity: u64, head: &Head) -> (u64, Option<
     }
     let sent = head.bytes;
     if sent != capacity && (sent > capacity || !may_be_short(expected, sent)) {
-        if expected.collective == 0 {
-            let fault = Fault::Truncated { source, tag, context, sent, capacity };
-            return (capacity, Some(Box::new(fault)));
-        }
         let call = expected.into();
         let fault = Fault::Sizes { call, source, sequence: tag, context, sent, expected: capacity };
         return (sent.min(capacity), Some(Box::new(fault)));

@@ -2,7 +2,7 @@
 
 use fabric::transport::Rts;
 use fabric::{Header, HybridGet, Kind, Peer, PeerFailed, Post, Region, RequestId, Rights};
-use objects::Buffer;
+use objects::{Buffer, SignatureWord};
 
 use crate::credit::cost;
 use crate::engine::Engine;
@@ -24,7 +24,7 @@ impl Engine {
         envelope: &Envelope,
         buffer: &Buffer,
     ) -> Result<Option<u64>, PeerFailed> {
-        let bytes = buffer.len();
+        let Some(bytes) = buffer.unchecked_len() else { return Ok(None) };
         if to == self.me {
             let sequence = self.peers.of(to).sent;
             let is_sent = self.self_send_now(mode, &envelope.head(bytes), buffer);
@@ -62,7 +62,23 @@ impl Engine {
         envelope: Envelope,
         buffer: Buffer,
     ) -> RequestId {
-        let head = envelope.head(buffer.len());
+        let signature = buffer.signature(buffer.len());
+        self.send_signed(endpoint, mode, to, envelope, buffer, signature)
+    }
+
+    /// Starts a send like [`Engine::send`], of a copy of the data of another buffer, which has the
+    /// signature.
+    #[inline(always)]
+    pub fn send_signed(
+        &mut self,
+        endpoint: &mut impl HybridGet,
+        mode: Mode,
+        to: Peer,
+        envelope: Envelope,
+        buffer: Buffer,
+        signature: SignatureWord,
+    ) -> RequestId {
+        let head = envelope.signed_head(buffer.len(), signature);
         let id = self.requests.open(mode, to, &head, buffer, State::Queued);
         if to == self.me {
             self.start_self_send(id);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Peer, UserBuf};
 use objects::{Buffer, Class, Error, Result};
-use pt2pt::{Engine, Envelope, Mode, RequestId};
+use pt2pt::{Engine, Envelope, RequestId};
 
 use crate::stack::Stack;
 
@@ -180,7 +180,7 @@ impl Attached {
                 let (index, offset) = self.gap(size, space).ok_or_else(|| no_space(size, space))?;
                 let copy = Buffer::contiguous(memory.slice(offset as usize, bytes as usize));
                 copy.copy_from(buffer);
-                let request = stack.send(Mode::Standard, to, envelope, copy);
+                let request = stack.send_signed(to, envelope, copy, buffer);
                 self.in_flight.insert(index, InFlight { offset, space, request, _owned: None });
                 Ok(())
             }
@@ -190,7 +190,8 @@ impl Attached {
                 // SAFETY: the box stays in its entry until the engine has finished with the
                 // request, and moving the box does not move its bytes.
                 let memory = unsafe { UserBuf::new(owned.as_mut_ptr(), owned.len()) };
-                let request = stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory));
+                let copy = Buffer::contiguous(memory);
+                let request = stack.send_signed(to, envelope, copy, buffer);
                 self.in_flight.push(InFlight { offset: 0, space: 0, request, _owned: Some(owned) });
                 Ok(())
             }

@@ -6,6 +6,7 @@ use pt2pt::{Completion, Fault, SequenceName};
 use crate::context_id::is_channel;
 use crate::outcome::Outcome;
 use crate::process::Process;
+use crate::signatures;
 
 /// Returns the status and the error of a finished message. The error is raised on the communicator
 /// of the message.
@@ -17,15 +18,28 @@ pub(crate) fn outcome(p: &Process, completion: Completion) -> Outcome {
     status.set_bytes(completion.bytes);
     status.set_cancelled(completion.cancelled);
     let error =
-        completion.fault.map(|fault| explain(p, p.comm_with(completion.context / 2), &fault));
+        completion.fault.and_then(|fault| judge(p, p.comm_with(completion.context / 2), &fault));
     Outcome { status, error }
+}
+
+/// Returns the error of a finished message; a signature that differs is reported instead.
+#[cold]
+fn judge(p: &Process, comm: usize, fault: &Fault) -> Option<Error> {
+    if let Fault::Signature { source, tag, types, .. } = fault {
+        signatures::report(p, &name(p, comm), *source, *tag, types);
+        return None;
+    }
+    Some(explain(p, comm, fault))
+}
+
+fn name(p: &Process, comm: usize) -> String {
+    p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe())
 }
 
 /// Returns the MPI error of a fault: its class and its text.
 #[cold]
 pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
-    let name =
-        p.comm(comm).map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe());
+    let name = name(p, comm);
     let error = match fault {
         Fault::Truncated { source, tag, context, sent, capacity } => {
             let message = match is_collective(*context) {

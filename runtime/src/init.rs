@@ -12,7 +12,7 @@ use bootstrap::{Job, WORLD_CONTEXT};
 use collectives::Planner;
 use config::{Knobs, knob};
 use fabric::Peer;
-use objects::{Class, Comm, Error, Group, Result};
+use objects::{Class, Comm, Error, Group, Result, SignatureWord};
 use pt2pt::{Engine, Settings};
 use shm_transport::{Segment, ShmTransport, SingleCopy};
 use verbs_transport::Rails;
@@ -62,6 +62,9 @@ pub fn start_engine(required: i32) -> Result<i32> {
     if with(|p| p.core.is_none()) {
         let knobs = crate::tools::load_knobs()
             .map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        if knobs.is_on(knob::CHECK_SIGNATURES) {
+            SignatureWord::switch_on();
+        }
         let core = Core::start(&knobs)?;
         crate::status_page::attach(core.job.status_entry());
         with(|p| p.core = Some(Box::new(core)));

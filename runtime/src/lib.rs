@@ -48,6 +48,7 @@ mod raise;
 pub mod request;
 mod request_handle;
 pub mod session;
+mod signatures;
 pub mod split;
 mod stack;
 pub mod status_page;

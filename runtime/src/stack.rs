@@ -177,6 +177,21 @@ impl Stack {
         id
     }
 
+    /// Starts a standard send of a copy of `original`, with its signature.
+    pub fn send_signed(
+        &mut self,
+        to: Peer,
+        envelope: Envelope,
+        copy: Buffer,
+        original: &Buffer,
+    ) -> RequestId {
+        let signature = original.signature(original.len());
+        let (pt2pt, endpoint) = (&mut self.protocols.pt2pt, &mut self.endpoint);
+        let id = pt2pt.send_signed(endpoint, Mode::Standard, to, envelope, copy, signature);
+        self.poll_if_requested();
+        id
+    }
+
     /// Starts a receive; see [`Engine::receive`].
     #[inline(always)]
     pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> RequestId {

@@ -129,7 +129,7 @@ impl Process {
 }
 
 /// Returns the name of the call that this rank is in.
-fn current_call() -> &'static str {
+pub(crate) fn current_call() -> &'static str {
     let index = status_page::entry().current_call().load(Relaxed);
     Call::all().nth((index as usize).wrapping_sub(1)).map_or("MPI", Call::name)
 }

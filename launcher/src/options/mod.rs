@@ -209,6 +209,7 @@ impl Parser<'_> {
             Id::Config => settings.config = Some(values::path(word, next())?),
             Id::Set => settings.set.push(next()),
             Id::Explain => settings.set.push("report.transports=on".into()),
+            Id::Check => settings.set.extend(checks()),
             Id::ReportOutcome => {
                 settings.report_outcome = Some(values::path(word, next())?);
             }
@@ -225,6 +226,12 @@ impl Parser<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the settings of `--check`: every knob that checks the program, switched on.
+fn checks() -> impl Iterator<Item = String> {
+    let names = config::knob::TABLE.iter().map(|knob| knob.name);
+    names.filter(|name| name.starts_with("check.")).map(|name| format!("{name}=on"))
 }
 
 /// Takes the values of an option: the one attached by `=`, then the words that follow.

@@ -22,6 +22,7 @@ pub(super) enum Id {
     StallTimeout,
     StallAbort,
     Explain,
+    Check,
     ReportOutcome,
     Config,
     Set,
@@ -104,6 +105,14 @@ const JOB: &[Spec] = &[
         &["explain"],
         &[],
         "print the transports that messages use, and why, once all ranks are in MPI",
+    ),
+    spec(
+        Id::Check,
+        &["check"],
+        &[],
+        "check how the program uses MPI: name what it does not complete or free, messages whose \
+         types differ from their receives', and calls that its thread level forbids (all knobs \
+         check.*)",
     ),
     spec(
         Id::ReportOutcome,

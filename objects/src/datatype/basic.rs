@@ -7,6 +7,8 @@
 //! Sizes are those of 64-bit Linux; Fortran's default INTEGER, REAL and LOGICAL
 //! have 4 bytes, DOUBLE PRECISION 8.
 
+use std::sync::atomic::AtomicU8;
+
 /// The representation of one value in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -203,6 +205,12 @@ impl Basic {
         NAMED.iter().map(|&(_, basic)| basic).find(|basic| basic.handle == handle)
     }
 
+    /// Returns the handles of value and index of a named pair.
+    pub(crate) fn parts(self) -> Option<(u16, u16)> {
+        let row = PAIRS.iter().find(|(.., pair)| *pair == self.handle);
+        row.map(|&(value, index, _)| (value, index))
+    }
+
     /// Returns the pair type of a value and an index, named where the standard has a name for it
     /// (MPI-5.0 §6.9.4). `None` if they cannot form one.
     pub fn pair(value: Basic, index: Basic) -> Option<Basic> {
@@ -268,13 +276,14 @@ pub(crate) static NAMED: [(&str, Basic); 70] = TABLE;
 /// The first handle of a datatype.
 pub(crate) const FIRST_HANDLE: usize = 0x200;
 
-/// Bytes of the predefined types without gaps, by handle; 0 for all others.
-pub(crate) static PLAIN: [u8; 0x100] = {
-    let (mut sizes, mut at) = ([0; 0x100], 0);
+/// Bytes of the predefined types without gaps, by handle; 0 for all others. While signatures are
+/// checked all are 0.
+pub(crate) static PLAIN: [AtomicU8; 0x100] = {
+    let (mut sizes, mut at) = ([const { AtomicU8::new(0) }; 0x100], 0);
     while at < TABLE.len() {
         let Basic { handle, repr, .. } = TABLE[at].1;
         if repr.size() == repr.extent() {
-            sizes[handle as usize - FIRST_HANDLE] = repr.size() as u8;
+            sizes[handle as usize - FIRST_HANDLE] = AtomicU8::new(repr.size() as u8);
         }
         at += 1;
     }

@@ -14,6 +14,7 @@ mod file_form;
 mod layout;
 mod runs;
 mod signature;
+mod signature_word;
 mod strided_runs;
 mod typemap;
 
@@ -25,6 +26,7 @@ pub use basic::{Basic, Family, MPI_LB, MPI_UB, Repr, Scalar};
 pub use construct::{Counting, TypeClass};
 pub use contents::{Combiner, Contents, Envelope};
 pub use runs::{Placement, Run, Runs};
+pub use signature_word::SignatureWord;
 pub use strided_runs::StridedRuns;
 
 use crate::{Attributes, Class, Error, Result};
@@ -68,10 +70,11 @@ impl Datatype {
     }
 
     /// Returns the bytes of an element of a predefined datatype without gaps; 0 for all other
-    /// handles.
+    /// handles, and for all while signatures are checked ([`SignatureWord`]).
     #[inline]
     pub fn plain_size(handle: usize) -> usize {
-        basic::PLAIN.get(handle.wrapping_sub(FIRST_HANDLE)).copied().unwrap_or(0).into()
+        let size = basic::PLAIN.get(handle.wrapping_sub(FIRST_HANDLE));
+        size.map_or(0, |size| size.load(Ordering::Relaxed)).into()
     }
 
     /// Returns the bytes of an element of a predefined integer that wraps; 0 for all other handles.
@@ -204,6 +207,11 @@ impl Datatype {
         }
         let rest = self.0.map.signature.bytes_of(elements % totals.elements);
         (elements / totals.elements).saturating_mul(totals.size).saturating_add(rest)
+    }
+
+    /// Returns the word of the first `bytes` packed bytes of this type repeated.
+    pub fn signature_word(&self, bytes: u64) -> SignatureWord {
+        SignatureWord::of(&self.0.map.signature, bytes)
     }
 
     /// Returns the envelope (MPI_Type_get_envelope).

@@ -28,13 +28,13 @@ pub(crate) enum Signature {
 pub(crate) struct Repeat {
     count: u64,
     totals: Totals,
-    body: Signature,
+    pub(super) body: Signature,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
     totals: Totals,
-    items: Box<[Signature]>,
+    pub(super) items: Box<[Signature]>,
 }
 
 /// The most used totals of a signature. Never above 2^63.
