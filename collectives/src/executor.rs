@@ -213,6 +213,7 @@ impl Active {
     }
 
     /// Returns how many are running.
+    #[inline]
     pub fn len(&self) -> usize {
         self.live.len()
     }

@@ -137,8 +137,9 @@ impl Guarded for Fake {
         cfg!(loom) || REPORTED.get()
     }
 
-    fn report_blocked(&mut self) {
+    fn report_blocked(&mut self) -> Duration {
         REPORTED.set(true);
+        Duration::MAX
     }
 
     fn is_orphaned(&mut self) -> bool {

@@ -1,6 +1,8 @@
 //! The operations that the process lock and its waiting threads need from the state that they
 //! share.
 
+use std::time::Duration;
+
 use crate::park::ParkTarget;
 
 /// The result of one round of progress.
@@ -54,8 +56,9 @@ pub trait Guarded: 'static {
     /// Returns true while the report of [`report_blocked`](Guarded::report_blocked) stands.
     fn is_reported_blocked() -> bool;
 
-    /// Reports what this process waits for: a thread has slept for some time.
-    fn report_blocked(&mut self);
+    /// Reports what this process waits for: a thread has slept for some time. Returns the longest
+    /// time until it should be called again, if the thread still sleeps then.
+    fn report_blocked(&mut self) -> Duration;
 
     /// Checks that the calling thread may enter, after
     /// [`check_entries`](crate::ProcessLock::check_entries). `contended`: another was inside.

@@ -52,8 +52,8 @@ pub(crate) fn park_and_report<S: Guarded>(lock: &ProcessLock<S>, target: ParkTar
     if !S::is_reported_blocked() && !target.park(REPORT_AFTER) {
         return;
     }
-    lock.with_quietly(S::report_blocked);
-    if target.park(ORPHAN_CHECK) && lock.with_quietly(S::is_orphaned) {
+    let until_next = lock.with_quietly(S::report_blocked);
+    if target.park(until_next.min(ORPHAN_CHECK)) && lock.with_quietly(S::is_orphaned) {
         S::exit_orphaned();
     }
 }

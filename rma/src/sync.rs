@@ -209,10 +209,10 @@ impl Engine {
         Some(Ok(()))
     }
 
-    /// Returns true if this process waits for a lock in shared memory.
+    /// Returns how many locks in shared memory this process waits for.
     #[inline]
-    pub fn has_tickets(&self) -> bool {
-        self.tickets > 0
+    pub fn tickets(&self) -> u32 {
+        self.tickets
     }
 
     /// Returns true if a lock that this process waits for in shared memory is its own now; takes

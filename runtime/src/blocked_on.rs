@@ -24,7 +24,7 @@ use crate::wait_target::WaitTarget;
 /// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait is reported.
 static IDLE_SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// When this process asked last, by [`monotonic_nanos`].
+/// When this process asked last in this wait, by [`monotonic_nanos`]; 0: not yet.
 static LAST_INQUIRY: AtomicU64 = AtomicU64::new(0);
 /// Time from one inquiry to the next.
 const INQUIRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -40,6 +40,8 @@ pub(crate) fn has_moved() {
 #[cold]
 fn clear_report() {
     IDLE_SINCE.store(0, Relaxed);
+    // The next wait is another one, and asks at once.
+    LAST_INQUIRY.store(0, Relaxed);
     status_page::entry().clear_blocked();
 }
 
@@ -48,29 +50,33 @@ pub(crate) fn is_reported() -> bool {
     IDLE_SINCE.load(Relaxed) != 0
 }
 
-/// Writes what the process waits for to its status page.
+/// Writes what the process waits for to its status page, and asks the members that collectives
+/// wait for. Returns the time until it may ask again, or a long one.
 #[cold]
-pub(crate) fn report(p: &mut Process) {
+pub(crate) fn report(p: &mut Process) -> Duration {
     if let Some(blocked) = p.blocked_on() {
         status_page::entry().set_blocked(&blocked);
     }
-    if let Ok(core) = p.core() {
-        inquire(core);
-    }
+    p.core().map_or(Duration::MAX, inquire)
 }
 
 /// Asks the members that collectives wait for, at most once in [`INQUIRY_INTERVAL`]: an inquiry
-/// wakes a member that sleeps, which asks others in turn.
+/// wakes a member that sleeps, which asks others in turn. Returns the time that this one must still
+/// wait if it was too early, otherwise a long one.
 #[cold]
-pub(crate) fn inquire(core: &mut Core) {
+pub(crate) fn inquire(core: &mut Core) -> Duration {
+    if core.collectives.is_empty() {
+        return Duration::MAX;
+    }
     let now = monotonic_nanos();
-    let since = now.saturating_sub(LAST_INQUIRY.load(Relaxed));
-    if core.collectives.is_empty() || since < INQUIRY_INTERVAL.as_nanos() as u64 {
-        return;
+    let since = Duration::from_nanos(now.saturating_sub(LAST_INQUIRY.load(Relaxed)));
+    if let Some(rest) = INQUIRY_INTERVAL.checked_sub(since).filter(|rest| !rest.is_zero()) {
+        return rest;
     }
     LAST_INQUIRY.store(now, Relaxed);
     let Stack { protocols, endpoint } = &mut core.stack;
     core.collectives.inquire(&mut protocols.pt2pt, endpoint);
+    Duration::MAX
 }
 
 impl Process {

@@ -68,6 +68,12 @@ impl BsendBuffers {
         BsendBuffers { attached: Vec::new() }
     }
 
+    /// Returns how many buffers are attached.
+    #[inline]
+    pub(crate) fn attachments(&self) -> usize {
+        self.attached.len()
+    }
+
     /// Returns true when there is nothing to reclaim.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {

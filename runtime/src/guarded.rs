@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use collectives::{UserCall, UserReturn};
 use fabric::WaitOn;
@@ -14,6 +15,7 @@ use crate::abort;
 use crate::blocked_on;
 use crate::incidents::Incidents;
 use crate::process::Process;
+use crate::stack::Stack;
 use crate::usage;
 
 impl Guarded for Process {
@@ -27,27 +29,14 @@ impl Guarded for Process {
     fn progress(&mut self) -> Progress<Box<UserCall>> {
         let Some(core) = &mut self.core else { return Progress::Idle };
         let mut moved = core.stack.progress();
-        if core.stack.protocols.rma.has_tickets() {
-            moved |= core.stack.take_turns();
-        }
-        if !core.collectives.is_empty() {
-            if let Some(call) = core.postponed.take() {
-                return Progress::Call(call);
+        // One branch in the usual case, in which there is nothing of all this.
+        let tickets = core.stack.protocols.rma.tickets() as usize;
+        let pending = core.collectives.len() | core.unannounced.len() | self.bsend.attachments();
+        if tickets | pending != 0 {
+            match self.advance_pending() {
+                Ok(has_moved) => moved |= has_moved,
+                Err(call) => return Progress::Call(call),
             }
-            match core
-                .collectives
-                .advance(&mut core.stack.protocols.pt2pt, &mut core.stack.endpoint)
-            {
-                collectives::Advance::Idle => {}
-                collectives::Advance::Moved => moved = true,
-                collectives::Advance::User(call) => return Progress::Call(Box::new(call)),
-            }
-        }
-        if !self.bsend.is_idle() {
-            moved |= self.bsend.reclaim(core.stack.pt2pt());
-        }
-        if !core.unannounced.is_empty() {
-            moved |= self.post_announced();
         }
         let Some(core) = &mut self.core else { return Progress::Idle };
         if core.stack.pt2pt().has_incidents() {
@@ -104,7 +93,7 @@ impl Guarded for Process {
             return None;
         }
         // The same holds for a rank that returns a window's lock.
-        if core.stack.protocols.rma.has_tickets() && core.stack.protocols.rma.has_turn() {
+        if core.stack.protocols.rma.tickets() > 0 && core.stack.protocols.rma.has_turn() {
             core.stack.disarm();
             return None;
         }
@@ -137,8 +126,8 @@ impl Guarded for Process {
         blocked_on::is_reported()
     }
 
-    fn report_blocked(&mut self) {
-        blocked_on::report(self);
+    fn report_blocked(&mut self) -> Duration {
+        blocked_on::report(self)
     }
 
     fn check_entry(contended: bool) {
@@ -151,6 +140,37 @@ impl Guarded for Process {
 
     fn exit_orphaned() -> ! {
         abort::orphaned()
+    }
+}
+
+impl Process {
+    /// Advances what is in progress beside messages; true if anything happened. `Err`: a user's
+    /// reduction function is to be called first.
+    #[inline(always)]
+    fn advance_pending(&mut self) -> Result<bool, Box<UserCall>> {
+        let Some(core) = &mut self.core else { return Ok(false) };
+        let mut moved = false;
+        if core.stack.protocols.rma.tickets() > 0 {
+            moved |= core.stack.take_turns();
+        }
+        if !core.collectives.is_empty() {
+            if let Some(call) = core.postponed.take() {
+                return Err(call);
+            }
+            let Stack { protocols, endpoint } = &mut core.stack;
+            match core.collectives.advance(&mut protocols.pt2pt, endpoint) {
+                collectives::Advance::Idle => {}
+                collectives::Advance::Moved => moved = true,
+                collectives::Advance::User(call) => return Err(Box::new(call)),
+            }
+        }
+        if !self.bsend.is_idle() {
+            moved |= self.bsend.reclaim(core.stack.pt2pt());
+        }
+        if !core.unannounced.is_empty() {
+            moved |= self.post_announced();
+        }
+        Ok(moved)
     }
 }
 

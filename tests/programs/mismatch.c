@@ -86,6 +86,14 @@ static void refused(int count)
     if (code == MPI_SUCCESS)
         code = MPI_Wait(&request, MPI_STATUS_IGNORE);
     expect("refused count of a nonblocking call", code, "rank 1", 2);
+    code = MPI_Allreduce_init(numbers, results, bad ? -1 : count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL,
+                              &request);
+    if (code == MPI_SUCCESS) {
+        MPI_Start(&request);
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
+    expect("refused count of a persistent call", code, "rank 1", 2);
 }
 
 /* One rank calls the blocking and the nonblocking collective in another order. */
