@@ -3,7 +3,7 @@
 //! | what happened | consequence |
 //! |---|---|
 //! | killed by a signal | the job ends |
-//! | exit between MPI_Init and the end of MPI_Finalize | the job ends |
+//! | exit between MPI_Init and the end of MPI_Finalize | the job ends (but see `unfinalized`) |
 //! | MPI_Abort or a fatal error | the job ends |
 //! | exit with a code other than 0 after MPI_Finalize | sets the job's exit code |
 //! | the same, never in MPI | the same, and the job ends once another rank is in MPI |

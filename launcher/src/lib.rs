@@ -60,5 +60,6 @@ pub mod spawn;
 mod stall;
 pub mod start;
 mod stopped_ranks;
+mod unfinalized;
 mod wait_graph;
 pub mod wrap_table;

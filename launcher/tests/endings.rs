@@ -78,6 +78,19 @@ fn an_exit_between_init_and_finalize_ends_the_job() {
 }
 
 #[test]
+fn ranks_that_all_lack_finalize_are_named_without_a_failure() {
+    let ran = mpiexec("-n 3 RANK init 1:sleep=0.1");
+    assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");
+    let line = "ranks 0-2 exited with code 0 without calling MPI_Finalize";
+    assert!(ran.err.contains(line), "{ran:?}");
+    let ran = mpiexec("-n 2 RANK init 1:finalize");
+    assert!(ran.code == 0, "{ran:?}");
+    assert!(ran.err.contains("rank 0 exited with code 0 without calling"), "{ran:?}");
+    let ran = mpiexec("-n 2 RANK init 1:exit=3");
+    assert!(ran.code == 3, "{ran:?}");
+}
+
+#[test]
 fn a_rank_missing_from_mpi_ends_those_that_would_wait() {
     let ran = mpiexec("-n 2 RANK 1:exit=6 sleep=0.2 init sleep=30");
     assert!(ran.code == 6 && ran.time < SOON, "{ran:?}");

@@ -101,11 +101,29 @@ impl Job {
         if self.upstream.is_some() {
             return self.send_events(events);
         }
+        self.hold_unfinalized(&mut events);
         events.iter().for_each(|event| self.judge(event));
         if let Some(rank) = self.absent_rank() {
             let line = report::absent_rank(rank, self.local.ranks.len());
             self.print(&line);
             self.terminate();
+        }
+    }
+
+    /// Holds back the ends of ranks that may just lack MPI_Finalize.
+    fn hold_unfinalized(&mut self, events: &mut Vec<Event>) {
+        let now = Instant::now();
+        self.watch.unfinalized.hold(events, now);
+        let is_over = self.watch.unfinalized.deadline().is_some_and(|until| now >= until);
+        let has_failure = events.iter().any(|event| event.verdict() != Verdict::Fine);
+        if self.phase != Phase::Running || has_failure {
+            events.extend(self.watch.unfinalized.release());
+        } else if self.all_ranks_have_ended() {
+            if let Some(line) = self.watch.unfinalized.report() {
+                self.print(&line);
+            }
+        } else if is_over {
+            events.extend(self.watch.unfinalized.release());
         }
     }
 

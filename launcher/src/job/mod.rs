@@ -201,8 +201,10 @@ impl Job {
         let (absent, foreign) = (self.absent_deadline(), self.watch.foreign.deadline());
         let deadlock = self.watch.deadlock.as_ref().map(DeadlockDetector::deadline);
         let stopped = self.watch.stopped.deadline();
-        let own = [self.phase_deadline(), heartbeat, stall, deadlock, stopped, absent, foreign];
-        own.into_iter().chain([output, self.clock.deadline()]).flatten().min()
+        let unfinalized = self.watch.unfinalized.deadline();
+        let looks = [stall, deadlock, stopped, absent, foreign, unfinalized];
+        let own = looks.into_iter().chain([self.phase_deadline(), heartbeat]);
+        own.chain([output, self.clock.deadline()]).flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {

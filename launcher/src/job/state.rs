@@ -24,6 +24,7 @@ use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start::LocalRanks;
 use crate::stopped_ranks::StoppedRanks;
+use crate::unfinalized::Unfinalized;
 
 /// The meaning of a descriptor in the poll set.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +93,7 @@ pub(super) struct Watch {
     pub(super) aborts_stalls: bool,
     pub(super) stopped: StoppedRanks,
     pub(super) absent: AbsentRanks,
+    pub(super) unfinalized: Unfinalized,
     pub(super) foreign: ForeignMpi,
 }
 
@@ -126,6 +128,7 @@ impl Watch {
             aborts_stalls: settings.stall_abort,
             stopped: StoppedRanks::default(),
             absent: AbsentRanks::default(),
+            unfinalized: Unfinalized::default(),
             foreign: ForeignMpi::new(now),
         }
     }

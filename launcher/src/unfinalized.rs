@@ -1,0 +1,83 @@
+//! Ranks that exited with code 0 between MPI_Init and the end of MPI_Finalize.
+//!
+//! MPI forbids that (MPI-5.0 §11.2), and other ranks may wait for such a rank. Therefore the job
+//! ends if another rank still runs after [`GRACE`]. If all ranks have ended by then, and no other
+//! has failed, the program lacks MPI_Finalize and nothing else: the job has its exit code 0, as
+//! under MPICH, and one line names the ranks.
+
+use std::time::{Duration, Instant};
+
+use bootstrap::RankState;
+
+use crate::binding::ranges;
+use crate::failure_policy::{Event, Exit};
+
+/// Time that the other ranks have to end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The ends that are not judged yet.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinalized {
+    held: Vec<Event>,
+    until: Option<Instant>,
+}
+
+impl Unfinalized {
+    /// Takes such ends out of `events`.
+    pub(crate) fn hold(&mut self, events: &mut Vec<Event>, now: Instant) {
+        let is_quiet = |event: &mut Event| {
+            matches!(event, Event::Died { exit: Exit::Code(0), state: RankState::Running, .. })
+        };
+        self.held.extend(events.extract_if(.., is_quiet));
+        if !self.held.is_empty() {
+            self.until.get_or_insert(now + GRACE);
+        }
+    }
+
+    /// Returns the time at which the other ranks must have ended.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Returns the ends as failures, which they then are.
+    pub(crate) fn release(&mut self) -> Vec<Event> {
+        self.until = None;
+        std::mem::take(&mut self.held)
+    }
+
+    /// Returns the line for a job whose ranks have all ended without a failure.
+    pub(crate) fn report(&mut self) -> Option<String> {
+        let ranks = self.release().iter().map(|event| event.rank() as usize).collect();
+        let noun = match std::collections::BTreeSet::len(&ranks) {
+            0 => return None,
+            1 => "rank",
+            _ => "ranks",
+        };
+        Some(format!(
+            "{noun} {} exited with code 0 without calling MPI_Finalize, which MPI requires of \
+             every rank",
+            ranges(&ranks)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_without_finalize_are_held_and_named() {
+        let died = |rank, exit, state| Event::Died { rank, exit: Exit::Code(exit), state };
+        let quiet = |rank| died(rank, 0, RankState::Running);
+        let mut events =
+            vec![quiet(2), died(1, 3, RankState::Running), died(4, 0, RankState::Finalized)];
+        let mut held = Unfinalized::default();
+        let now = Instant::now();
+        held.hold(&mut events, now);
+        assert_eq!((events.len(), held.deadline()), (2, Some(now + GRACE)));
+        held.hold(&mut vec![quiet(3)], now + GRACE);
+        assert_eq!(held.deadline(), Some(now + GRACE));
+        assert!(held.report().unwrap().starts_with("ranks 2-3 exited"));
+        assert_eq!((held.deadline(), held.report()), (None, None));
+    }
+}
