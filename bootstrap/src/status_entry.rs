@@ -81,6 +81,15 @@ pub enum BlockedKind {
     MatchingReceive,
     /// The peer's part of a collective operation, by its number on the wire.
     Collective(u8),
+    /// The lock of a window's memory; the tag is the target's rank in MPI_COMM_WORLD, the peer
+    /// holds it.
+    Lock,
+    /// The peer's answer to one-sided operations.
+    OneSided,
+    /// The peer's MPI_Win_post.
+    Exposure,
+    /// The end of the peer's access epoch, MPI_Win_complete.
+    AccessEnd,
 }
 
 /// An entry as read by the launcher at one instant.
@@ -215,6 +224,10 @@ impl BlockedKind {
             BlockedKind::Message => 1,
             BlockedKind::MatchingReceive => 2,
             BlockedKind::RestOfMessage => 3,
+            BlockedKind::Lock => 4,
+            BlockedKind::OneSided => 5,
+            BlockedKind::Exposure => 6,
+            BlockedKind::AccessEnd => 7,
             BlockedKind::Collective(kind) => 256 | u32::from(kind),
         }
     }
@@ -224,6 +237,10 @@ impl BlockedKind {
             1 => BlockedKind::Message,
             2 => BlockedKind::MatchingReceive,
             3 => BlockedKind::RestOfMessage,
+            4 => BlockedKind::Lock,
+            5 => BlockedKind::OneSided,
+            6 => BlockedKind::Exposure,
+            7 => BlockedKind::AccessEnd,
             256..512 => BlockedKind::Collective(raw as u8),
             _ => BlockedKind::Unknown,
         }

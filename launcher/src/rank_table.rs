@@ -128,6 +128,17 @@ fn waits_for(blocked: &BlockedOn) -> String {
         BlockedKind::Message => format!("message from {rank}, {tagged}, {comm}"),
         BlockedKind::RestOfMessage => format!("rest of a message from {rank}, {tagged}, {comm}"),
         BlockedKind::MatchingReceive => format!("receive by {rank}, {tagged}, {comm}"),
+        BlockedKind::Lock => {
+            let of = tag.map_or("a rank".into(), |target| format!("rank {target}"));
+            let held = match (world_rank, peer) {
+                (None, None) => String::new(),
+                _ => format!(", held by {rank}"),
+            };
+            format!("lock of {of} in a window{held}, {comm}")
+        }
+        BlockedKind::OneSided => format!("answer of {rank} to one-sided operations, {comm}"),
+        BlockedKind::Exposure => format!("MPI_Win_post by {rank}, {comm}"),
+        BlockedKind::AccessEnd => format!("MPI_Win_complete by {rank}, {comm}"),
         BlockedKind::Collective(kind) => {
             let name = CollectiveKind::name(kind).unwrap_or("a collective");
             format!("{rank} in {name}, {number} of {comm}")
@@ -147,6 +158,23 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_shows_with_its_holder() {
+        let lock = BlockedOn {
+            kind: BlockedKind::Lock,
+            world_rank: Some(5),
+            peer: Some(5),
+            tag: Some(2),
+            context: 9,
+            comm_size: 6,
+            since: 1,
+        };
+        let held = "lock of rank 2 in a window, held by rank 5, communicator 9 (6 ranks)";
+        assert_eq!(waits_for(&lock), held);
+        let unknown = BlockedOn { world_rank: None, peer: None, ..lock };
+        assert_eq!(waits_for(&unknown), held.replace(", held by rank 5", ""));
+    }
 
     #[test]
     fn the_table_shows_what_each_rank_does() {

@@ -20,6 +20,7 @@
 #![deny(unsafe_code)] // allowed in `atomic` and `control`
 
 mod atomic;
+mod blocked_on;
 mod control;
 mod direct;
 mod element;
@@ -38,6 +39,7 @@ mod window;
 mod windows;
 mod wire;
 
+pub use blocked_on::WaitsFor;
 pub use control::Control;
 pub use direct::Unlocked;
 pub use engine::Engine;

@@ -37,6 +37,11 @@ impl LockQueue {
         Some(rank)
     }
 
+    /// Returns the rank that has held the lock longest.
+    pub(crate) fn holder(&self) -> Option<u32> {
+        self.holders.first().map(|&(rank, _)| rank)
+    }
+
     /// Removes a rank that holds the lock or waits for it.
     pub(crate) fn remove(&mut self, rank: u32) {
         self.holders.retain(|&(holder, _)| holder != rank);

@@ -8,7 +8,7 @@
 //! An unlock by message is acknowledged like a flush. An unlock in memory follows a flush.
 
 use fabric::{Header, HybridGet, Peer, Region};
-use objects::{Error, Result};
+use objects::{Class, Error, Result};
 
 use crate::engine::Engine;
 use crate::epoch::Hold;
@@ -178,7 +178,7 @@ impl Engine {
         let state = self.windows.get_mut(&window)?;
         let control = state.remotes[target as usize].control?;
         if !control.is_turn(ticket, hold.exclusive) {
-            return None;
+            return self.lock_failure(window, target, control.holder()).map(Err);
         }
         let rank = state.rank;
         state.target(target).lock = LockState::Held;
@@ -187,6 +187,18 @@ impl Engine {
             self.wake_all(window);
         }
         Some(Ok(()))
+    }
+
+    /// Returns the error of a lock in shared memory that may never be returned, since a rank of the
+    /// window has failed.
+    fn lock_failure(&self, window: u64, target: u32, holder: Option<u32>) -> Option<Error> {
+        let window = self.windows.get(&window).filter(|_| !self.failed_peers.is_empty())?;
+        let mut failed = self.failed_peers.iter();
+        let (rank, failed) =
+            failed.find_map(|failed| Some((window.peers.rank_of(failed.peer)?, failed)))?;
+        let has = if holder == Some(rank) { "holds" } else { "may hold or wait for" };
+        let text = format!("rank {rank} {has} the lock of rank {target}, and has failed: {failed}");
+        Some(Error::new(Class::ProcAborted, text))
     }
 
     /// Remembers that waiters of a lock may go on.
@@ -245,12 +257,6 @@ impl Engine {
         waiting
             .into_iter()
             .fold(false, |took, (window, target)| self.poll_lock(window, target).is_some() | took)
-    }
-
-    /// Returns the rank that holds the lock that this rank waits for at `target`, if that is known.
-    pub fn holder(&self, window: u64, target: u32) -> Option<u32> {
-        let remote = self.windows.get(&window)?.remotes.get(target as usize)?;
-        remote.control?.holder()
     }
 
     /// Begins to complete all operations at a target, so that [`Engine::poll_flush`] can wait.

@@ -88,6 +88,7 @@ impl Process {
             WaitTarget::Message(id) => self.blocked_on_message(id),
             WaitTarget::Collective(id) => self.blocked_on_collective(id),
             WaitTarget::Request(handle) => self.blocked_on_request(handle),
+            WaitTarget::Window(id, what) => self.blocked_on_window(id, what),
             WaitTarget::Probe { source, tag, comm } => self.blocked_on_probe(source, tag, comm),
         };
         self.core.as_ref()?;
@@ -149,6 +150,22 @@ impl Process {
             tag: Some(waits.sequence),
             ..self.with_peer(waits.context / 2, waits.member, None)
         })
+    }
+
+    fn blocked_on_window(&self, id: u64, what: rma::WaitsFor) -> Option<BlockedOn> {
+        let rma = &self.core.as_deref()?.stack.protocols.rma;
+        let (rank, holder) = rma.blocked_on(id, what)?;
+        let (kind, peer) = match what {
+            rma::WaitsFor::Lock => (BlockedKind::Lock, holder),
+            rma::WaitsFor::Operations => (BlockedKind::OneSided, Some(rank)),
+            rma::WaitsFor::Exposure => (BlockedKind::Exposure, Some(rank)),
+            rma::WaitsFor::AccessEnd => (BlockedKind::AccessEnd, Some(rank)),
+        };
+        let peers = rma.window(id).ok()?.peers();
+        let tag = peers.peer_of(rank).filter(|_| kind == BlockedKind::Lock);
+        let tag = tag.map(|peer| peer.0 as i32);
+        let world = peer.and_then(|rank| peers.peer_of(rank));
+        Some(BlockedOn { kind, tag, ..self.with_peer(id, world, peer) })
     }
 
     fn blocked_on_probe(&self, source: i32, tag: i32, comm: usize) -> Option<BlockedOn> {

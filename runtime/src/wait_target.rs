@@ -15,6 +15,8 @@ pub(crate) enum WaitTarget {
     Message(RequestId),
     /// The completion of a collective.
     Collective(CollectiveId),
+    /// Other ranks of a window, by its id.
+    Window(u64, rma::WaitsFor),
     /// A message to probe, by the arguments of the call.
     Probe { source: i32, tag: i32, comm: usize },
 }

@@ -1,11 +1,13 @@
 //! Synchronisation of windows: begins a step under the process lock, then waits for it.
 
 use objects::{Class, Error, Group, Result};
+use rma::WaitsFor;
 
 use crate::collective;
 use crate::lock::{block_on, poll, progress_once, with};
 use crate::process::Process;
 use crate::stack::Endpoint;
+use crate::wait_target::WaitTarget;
 
 /// Runs `work` on the window's engine and wakes the peers that may go on.
 fn engine<R>(
@@ -32,6 +34,7 @@ fn run<R>(
 /// Waits until `poll` returns an outcome.
 fn wait(
     handle: usize,
+    what: WaitsFor,
     mut poll: impl FnMut(&mut rma::Engine, u64) -> Option<Result<()>>,
 ) -> Result<()> {
     let id = with(|p| p.win(handle).map(|win| win.id))?;
@@ -40,7 +43,13 @@ fn wait(
     if let Some(outcome) = with(&mut ask) {
         return outcome;
     }
-    block_on(ask)
+    block_on(|p| {
+        let outcome = ask(p);
+        if outcome.is_none() {
+            p.wait_target = WaitTarget::Window(id, what);
+        }
+        outcome
+    })
 }
 
 /// Makes an error of the window's own communicator one of the window.
@@ -61,7 +70,11 @@ pub fn fence(handle: usize, first: bool, last: bool) -> Result<()> {
             if first { Ok(()) } else { rma.flush_all(endpoint, id) }
         })
     })?;
-    let flushed = if first { Ok(()) } else { wait(handle, |rma, id| rma.poll_flush(id, None)) };
+    let flushed = if first {
+        Ok(())
+    } else {
+        wait(handle, WaitsFor::Operations, |rma, id| rma.poll_flush(id, None))
+    };
     barrier(handle)?;
     with(|p| engine(p, handle, |rma, _, id| rma.fence(id, last)))?;
     flushed
@@ -80,7 +93,7 @@ pub fn lock(handle: usize, target: u32, exclusive: bool, nocheck: bool) -> Resul
         check_locks(p, handle)?;
         engine(p, handle, |rma, endpoint, id| rma.lock(endpoint, id, target, exclusive, nocheck))
     })?;
-    wait(handle, |rma, id| rma.poll_lock(id, target))
+    wait(handle, WaitsFor::Lock, |rma, id| rma.poll_lock(id, target))
 }
 
 /// Performs MPI_Win_lock_all.
@@ -89,7 +102,7 @@ pub fn lock_all(handle: usize, nocheck: bool) -> Result<()> {
         check_locks(p, handle)?;
         engine(p, handle, |rma, endpoint, id| rma.lock_all(endpoint, id, nocheck))
     })?;
-    wait(handle, |rma, id| rma.poll_lock_all(id))
+    wait(handle, WaitsFor::Lock, |rma, id| rma.poll_lock_all(id))
 }
 
 fn check_locks(p: &Process, handle: usize) -> Result<()> {
@@ -112,7 +125,7 @@ pub fn unlock(handle: usize, target: Option<u32>) -> Result<()> {
             None => rma.unlock_all(endpoint, id),
         })
     })?;
-    let released = wait(handle, |rma, id| rma.poll_flush(id, target));
+    let released = wait(handle, WaitsFor::Operations, |rma, id| rma.poll_flush(id, target));
     with(|p| engine(p, handle, |rma, _, id| rma.end_passive(id, target)))?;
     flushed.and(released)
 }
@@ -125,7 +138,7 @@ fn complete_at(handle: usize, target: Option<u32>) -> Result<()> {
             None => rma.flush_all(endpoint, id),
         })
     })?;
-    wait(handle, |rma, id| rma.poll_flush(id, target))
+    wait(handle, WaitsFor::Operations, |rma, id| rma.poll_flush(id, target))
 }
 
 /// Performs MPI_Win_flush, or MPI_Win_flush_all for `None`; `call` is its name.
@@ -138,7 +151,7 @@ pub fn flush(handle: usize, target: Option<u32>, call: &'static str) -> Result<(
 /// Performs MPI_Win_flush_local, or MPI_Win_flush_local_all for `None`; `call` is its name.
 pub fn flush_local(handle: usize, target: Option<u32>, call: &'static str) -> Result<()> {
     with(|p| engine(p, handle, |rma, _, id| rma.check_flush(id, target, call)))?;
-    wait(handle, |rma, id| rma.poll_local(id, target))
+    wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, target))
 }
 
 /// Returns the ranks in the window of the members of a group.
@@ -169,13 +182,13 @@ pub fn start(handle: usize, group: &Group, nocheck: bool) -> Result<()> {
         let ranks = ranks(p, handle, group)?;
         engine(p, handle, |rma, _, id| rma.begin_access(id, ranks))
     })?;
-    if nocheck { Ok(()) } else { wait(handle, |rma, id| rma.poll_start(id)) }
+    if nocheck { Ok(()) } else { wait(handle, WaitsFor::Exposure, |rma, id| rma.poll_start(id)) }
 }
 
 /// Performs MPI_Win_complete.
 pub fn complete(handle: usize) -> Result<()> {
     with(|p| engine(p, handle, |rma, _, id| rma.check_complete(id)))?;
-    let local = wait(handle, |rma, id| rma.poll_local(id, None));
+    let local = wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, None));
     with(|p| engine(p, handle, |rma, endpoint, id| rma.complete(endpoint, id)))?;
     local
 }
@@ -183,7 +196,7 @@ pub fn complete(handle: usize) -> Result<()> {
 /// Performs MPI_Win_wait.
 pub fn wait_exposure(handle: usize) -> Result<()> {
     with(|p| engine(p, handle, |rma, _, id| rma.check_wait(id)))?;
-    wait(handle, |rma, id| rma.poll_wait(id))
+    wait(handle, WaitsFor::AccessEnd, |rma, id| rma.poll_wait(id))
 }
 
 /// Performs MPI_Win_test: true if the exposure epoch has ended.
