@@ -263,8 +263,10 @@ knobs! {
         "network interfaces for TCP between hosts, as names, addresses or address/prefix, separated by commas (auto: all; the first that answers is used)");
     TCP_PORTS: Name = Row::name("tcp.ports",
         "ports that processes listen on for TCP between hosts, as first-last (auto: the system chooses)");
-    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 32 * K, 64..=256 * K,
-        "largest message over TCP that is sent eagerly, without waiting for the receive");
+    TCP_CONGESTION_CONTROL: Name = Row::name("tcp.congestion_control",
+        "congestion control of TCP connections by the system's name, such as cubic (auto: the system's default; for near peers cubic or reno in place of bbr)");
+    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 128 * K, 64..=256 * K,
+        "largest message over TCP that is sent eagerly, without waiting for the receive; a peer with much unacknowledged gets at most 4 KiB so");
     TCP_WINDOW: Bytes = Row::bytes("tcp.window", M, 512 * K..=G,
         "bytes of eager messages over TCP that each peer may leave unacknowledged");
     TCP_CONNECTIONS: Index = Row::index("tcp.connections", 1_000_000,

@@ -118,13 +118,17 @@ fn is_bridge(name: &str) -> bool {
     ["docker", "virbr", "br-", "lxcbr", "podman", "cni"].iter().any(|start| name.starts_with(start))
 }
 
-/// Sorts a peer's addresses: those that share the most leading bits with one of ours first.
+/// Sorts a peer's addresses: those in a network of ours first, of these IPv4 (its headers cost
+/// less) and then those that share the most leading bits. An address that is ours too belongs to a
+/// bridge, or to a peer on this host, all of whose addresses are ours.
 pub(crate) fn sort(addresses: &mut [SocketAddr], own: &[IpAddr]) {
-    let closeness = |address: &SocketAddr| {
-        let common = |own: &IpAddr| common_bits(*own, address.ip()).map_or(0, |bits| bits + 1);
-        own.iter().map(common).max().unwrap_or(0)
-    };
-    addresses.sort_by_key(|address| std::cmp::Reverse(closeness(address)));
+    addresses.sort_by_key(|address| {
+        let ip = address.ip();
+        let common = |own: &IpAddr| common_bits(*own, ip).unwrap_or(0);
+        let common = own.iter().map(common).max().unwrap_or(0);
+        let is_near = common >= if ip.is_ipv4() { 16 } else { 48 };
+        (own.contains(&ip), !is_near, ip.is_ipv6(), std::cmp::Reverse(common))
+    });
 }
 
 /// Returns the bytes to publish: the port (2), then for each address its length (1) and bytes.
@@ -205,6 +209,10 @@ mod tests {
         sort(&mut addresses, &["10.1.2.3".parse().unwrap()]);
         assert_eq!(addresses[0].to_string(), "10.1.9.9:9");
         assert_eq!(addresses[2].to_string(), "[2001:db8::1]:9");
+        let own = ["172.17.0.1", "10.1.2.3", "2001:db8::7"].map(|it| it.parse().unwrap());
+        sort(&mut addresses, &own);
+        let sorted: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(sorted, ["10.1.9.9:9", "[2001:db8::1]:9", "172.17.0.1:9"]);
     }
 
     proptest! {

@@ -16,6 +16,7 @@
 
 mod accept;
 mod candidates;
+mod congestion;
 mod dial;
 mod dial_state;
 #[doc(hidden)]
@@ -32,6 +33,7 @@ mod post;
 mod read;
 mod records;
 mod regions;
+mod scratch;
 mod seam;
 mod send_queue;
 mod settings;

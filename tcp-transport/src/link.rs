@@ -24,6 +24,7 @@ impl TcpTransport {
         self.drop_link(at);
         let generation = self.new_generation();
         let _ = sockopt::set_tcp_nodelay(&fd, true);
+        crate::congestion::choose(&fd, self.settings.congestion_control.as_deref());
         let _ = sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT_MS);
         let _ = sockopt::set_socket_keepalive(&fd, true);
         if let Err(error) = self.wait_set.change(&fd, Source::Link(at as u32, generation)) {
@@ -43,7 +44,7 @@ impl TcpTransport {
         state.write(used);
         self.linked.push(at);
         self.mark_readable(at);
-        if self.linked.len() > self.max_links {
+        if self.linked.len() > self.limits.max_links {
             self.retire_one();
         }
     }
@@ -75,7 +76,7 @@ impl TcpTransport {
     pub(crate) fn break_link(&mut self, at: usize, why: &str) {
         self.drop_link(at);
         let state = &self.peers[at];
-        let is_over = state.said_bye || self.flushing_since.is_some();
+        let is_over = state.said_bye || self.writing.flushing_since.is_some();
         if state.failed.is_none() && (state.is_pending() || !is_over) {
             self.start_dialing(at, why);
         } else {
@@ -117,6 +118,7 @@ impl TcpTransport {
         state.failed = Some(failure.clone());
         state.tx = crate::send_queue::SendQueue::default();
         state.rx = crate::peer::Receiver::default();
+        self.scratch.forget(at);
         let gets = state.gets.drain().map(|(_, get)| get.token);
         let atomics = state.atomics.drain().map(|(_, (token, _))| token);
         let puts = state.puts.drain(..).map(|(_, token)| token);
@@ -134,14 +136,14 @@ impl TcpTransport {
         let link = |at: usize| self.peers[at].link.as_ref();
         let is_closing = |at: usize| link(at).is_some_and(|it| it.is_closing || it.is_shut);
         let open = self.linked.iter().copied().filter(|&at| !is_closing(at));
-        if open.clone().count() <= self.max_links {
+        if open.clone().count() <= self.limits.max_links {
             return;
         }
         let used = |at: usize| link(at).map_or(0, |link| link.used);
         let Some(at) = open.min_by_key(|&at| (self.peers[at].is_pending(), used(at))) else {
             return;
         };
-        self.evicted += 1;
+        self.counts.evicted += 1;
         let (polls, state) = (self.attention.polls, &mut self.peers[at]);
         state.link.iter_mut().for_each(|link| link.is_closing = true);
         state.append(Kind::Bye, 0);
@@ -183,7 +185,7 @@ impl TcpTransport {
             (!is_closing, state.is_pending(), link.map_or(0, |link| link.used))
         };
         let Some(at) = self.linked.iter().copied().min_by_key(|&at| rank(at)) else { return false };
-        self.evicted += 1;
+        self.counts.evicted += 1;
         self.drop_link(at);
         // What was not read yet comes again.
         self.start_dialing(at, "it was closed, since no descriptor was left");
@@ -196,7 +198,7 @@ impl TcpTransport {
         let index = self.index.get(peer.0 as usize).map(|&at| at as usize);
         if let Some(at) = index.filter(|&at| self.peers.get(at).is_some_and(|it| it.link.is_some()))
         {
-            self.interruptions += 1;
+            self.counts.interruptions += 1;
             self.break_link(at, "a test has broken it");
         }
     }
@@ -204,6 +206,6 @@ impl TcpTransport {
     /// Returns the number of connections that [`TcpTransport::interrupt`] has broken.
     #[doc(hidden)]
     pub fn interruptions(&self) -> u64 {
-        self.interruptions
+        self.counts.interruptions
     }
 }

@@ -34,14 +34,16 @@ impl TcpTransport {
         if memory.is_empty() {
             return Ok(Transfer::Done);
         }
-        self.next_number += 1;
-        let number = self.next_number;
+        self.counts.transfer += 1;
+        let number = self.counts.transfer;
         let state = &mut self.peers[at];
         match what {
             OneSided::Get(into) => {
                 state.gets.insert(number, Incoming { token, into });
                 let request: [u8; wire::GET] = wire::words([number, key, from, into.len() as u64]);
                 state.append(Kind::Get, wire::GET).copy_from_slice(&request);
+                self.write_soon(at);
+                return Ok(Transfer::Started);
             }
             OneSided::Put(data) => {
                 for offset in (0..data.len()).step_by(MAX_PIECE) {

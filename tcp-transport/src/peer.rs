@@ -52,8 +52,18 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Bulk {
     pub(crate) into: UserBuf,
-    /// The token of the get that ends with it.
-    pub(crate) token: Option<u64>,
+    pub(crate) then: Then,
+}
+
+/// What follows when the data of a record is in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Nothing: more of the get follows.
+    Nothing,
+    /// The get with this token has ended.
+    Report(u64),
+    /// It is part of a put: the peer waits for an acknowledgement.
+    Acknowledge,
 }
 
 /// A get whose bytes have not all arrived.
@@ -71,7 +81,7 @@ pub(crate) struct Receiver {
     pub(crate) position: u64,
     /// The last position that a record to the peer has.
     pub(crate) advertised: u64,
-    /// The start of a record that has not arrived whole.
+    /// The start of a record that has not arrived whole, unless `Scratch` has it.
     pub(crate) carry: Vec<u8>,
     /// A record of which the data is arriving.
     pub(crate) bulk: Option<Bulk>,
@@ -96,6 +106,8 @@ pub(crate) struct PeerState {
     pub(crate) atomics: FxHashMap<u64, (u64, UserBuf)>,
     /// Puts in order: position after the last byte, and token.
     pub(crate) puts: VecDeque<(u64, u64)>,
+    /// The last poll before a record was sent that began a rendezvous.
+    pub(crate) began_in: u64,
     /// A post found no space.
     pub(crate) is_starved: bool,
     /// The peer has announced that it closes the connection.
@@ -115,6 +127,7 @@ impl PeerState {
             gets: FxHashMap::default(),
             atomics: FxHashMap::default(),
             puts: VecDeque::new(),
+            began_in: u64::MAX,
             is_starved: false,
             said_bye: false,
             failed: None,

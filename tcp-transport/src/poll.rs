@@ -34,8 +34,12 @@ impl TcpTransport {
         let attention = &mut self.attention;
         attention.polls += 1;
         let polls = attention.polls;
+        if !self.writing.delayed.is_empty() {
+            self.write_delayed();
+        }
+        let attention = &mut self.attention;
         let is_quiet = attention.idle > IDLE_POLLS && !polls.is_multiple_of(IDLE_INTERVAL);
-        if is_quiet && attention.readable.is_empty() && self.flushing_since.is_none() {
+        if is_quiet && attention.readable.is_empty() && self.writing.flushing_since.is_none() {
             attention.idle += 1;
             return false;
         }
@@ -60,7 +64,7 @@ impl TcpTransport {
         if !self.dialing.is_empty() && self.attention.polls.is_multiple_of(DIAL_INTERVAL) {
             self.progress_dials();
         }
-        if self.linked.len() > self.max_links
+        if self.linked.len() > self.limits.max_links
             && self.attention.polls.is_multiple_of(RETIRE_INTERVAL)
         {
             self.retire_one();
@@ -68,7 +72,7 @@ impl TcpTransport {
         if self.reports.is_empty() {
             // What the system has sent changes the answer of `flush`, which is called again only
             // after something has happened.
-            return self.flushing_since.is_some();
+            return self.writing.flushing_since.is_some();
         }
         self.reports.deliver(sink);
         true
@@ -139,7 +143,7 @@ impl TcpTransport {
     /// Returns true when the systems of all peers have everything; see `Transport::flush`. Peers
     /// that cannot be reached are waited for [`FLUSH_MAX`].
     pub(crate) fn flush_all(&mut self) -> bool {
-        let since = *self.flushing_since.get_or_insert_with(Instant::now);
+        let since = *self.writing.flushing_since.get_or_insert_with(Instant::now);
         let is_late = since.elapsed() >= FLUSH_MAX;
         let polls = self.attention.polls;
         for &at in &self.linked {
@@ -158,7 +162,7 @@ impl TcpTransport {
         if !(is_flushed || is_late) {
             return false;
         }
-        self.flushing_since = None;
+        self.writing.flushing_since = None;
         for &at in &self.linked {
             let state = &mut self.peers[at];
             if let Some(link) = state.link.as_mut().filter(|link| !link.is_shut) {

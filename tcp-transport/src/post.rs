@@ -1,10 +1,17 @@
 //! Posts frames: header and body are written into the peer's stream, and sent at once if the
 //! connection takes them.
+//!
+//! Records that begin a rendezvous (a frame Rts, a get) may be gathered: the transfer needs further
+//! polls anyway. The first one since the last poll is sent at once; those that follow leave with
+//! the next poll, in one system call ([`TcpTransport::write_soon`]).
 
-use fabric::{Header, Peer, PeerFailed, Post, Slot};
+use fabric::{Header, Kind as FrameKind, Peer, PeerFailed, Post, Slot};
 
 use crate::transport::TcpTransport;
 use crate::wire::{Kind, Record};
+
+/// Bytes of records that are gathered at most.
+const MAX_GATHERED: u64 = 4 << 10;
 
 impl TcpTransport {
     /// Posts one frame; see `Transport::post`.
@@ -27,7 +34,9 @@ impl TcpTransport {
         let (head, body) = bytes.split_at_mut(Header::SIZE);
         head.copy_from_slice(&header.encode());
         fill(&mut Slot::new(body, false));
-        if self.batch != Some(peer) {
+        if header.kind == FrameKind::Rts {
+            self.write_soon(at);
+        } else if self.writing.batch != Some(peer) {
             state.write(self.attention.polls);
         }
         Ok(Post::Sent)
@@ -57,9 +66,35 @@ impl TcpTransport {
         Ok(())
     }
 
+    /// Sends a record that begins a rendezvous, or gathers it with others.
+    pub(crate) fn write_soon(&mut self, at: usize) {
+        let polls = self.attention.polls;
+        let state = &mut self.peers[at];
+        if self.writing.batch == Some(state.peer) {
+            return;
+        }
+        if state.began_in == polls && state.tx.unsent() < MAX_GATHERED {
+            if !self.writing.delayed.contains(&at) {
+                self.writing.delayed.push(at);
+            }
+            return;
+        }
+        state.began_in = polls;
+        state.write(polls);
+    }
+
+    /// Sends what was gathered.
+    #[inline(never)]
+    pub(crate) fn write_delayed(&mut self) {
+        let polls = self.attention.polls;
+        for at in self.writing.delayed.drain(..) {
+            self.peers[at].write(polls);
+        }
+    }
+
     /// Ends a batch: what was posted is sent.
     pub(crate) fn close_batch(&mut self, peer: Peer) {
-        self.batch = None;
+        self.writing.batch = None;
         if let Some(at) = self.peer_index(peer) {
             self.peers[at].write(self.attention.polls);
         }

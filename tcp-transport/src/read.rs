@@ -4,16 +4,17 @@
 use fabric::{Sink, UserBuf};
 use rustix::io::Errno;
 
-use crate::peer::Receiver;
 use crate::records::{Handler, Violation};
+use crate::scratch::READ_BYTES;
 use crate::transport::TcpTransport;
 
 /// Most reads of one link in a poll; others have their turn then.
 const MAX_READS: usize = 8;
 /// Bytes of a read beyond the data of a large record: they are copied.
 const TAIL: usize = 4 << 10;
-/// Most bytes of a read into the scratch memory, which stay in the cache.
-const READ_BYTES: usize = 128 << 10;
+/// Most bytes of a read into the scratch memory while data for the user is awaited: what follows
+/// the header of its record is read into the user's memory.
+const HEAD_BYTES: usize = 2 << 10;
 
 /// The result of one read.
 enum Outcome {
@@ -73,38 +74,40 @@ impl TcpTransport {
     #[inline]
     fn read_once(&mut self, at: usize, sink: &mut impl Sink) -> Outcome {
         let polls = self.attention.polls;
+        if self.peers[at].link.is_none() {
+            return Outcome::Drained(false);
+        }
+        self.scratch.claim(at, &mut self.peers);
         let state = &mut self.peers[at];
         let Some(link) = &mut state.link else { return Outcome::Drained(false) };
-        let carried = state.rx.carry.len();
         let (into, space) = match &state.rx.bulk {
             Some(bulk) => (bulk.into, TAIL),
-            None => (UserBuf::EMPTY, carried + READ_BYTES),
+            None if state.gets.is_empty() => (UserBuf::EMPTY, READ_BYTES),
+            None => (UserBuf::EMPTY, HEAD_BYTES),
         };
-        self.scratch[..carried].copy_from_slice(&state.rx.carry);
-        let read = match crate::sys::receive(&link.fd, into, &mut self.scratch[carried..space]) {
+        let read = match crate::sys::receive(&link.fd, into, self.scratch.space(space)) {
             Ok(0) => return Outcome::Ended("the other side has closed it".into()),
             Ok(read) => read,
             Err(Errno::AGAIN) => return Outcome::Drained(false),
             Err(Errno::INTR) => return Outcome::More,
             Err(errno) => return Outcome::Ended(std::io::Error::from(errno).to_string()),
         };
-        let has_more = link.is_ending || read == into.len() + space - carried;
+        let has_more = link.is_ending || read == into.len() + space;
         link.used = polls;
         state.rx.position += read as u64;
-        match self.take_bytes(at, (into, carried), read, sink) {
+        match self.take_bytes(at, into, read, sink) {
             Err(violation) => Outcome::Violation(violation),
             Ok(()) if has_more => Outcome::More,
             Ok(()) => Outcome::Drained(true),
         }
     }
 
-    /// Handles what was read: first the rest of a large record, then what is in the scratch memory
-    /// after `carried` bytes of the reads before.
+    /// Handles what was read: first the rest of a large record, then what is in the scratch memory.
     #[inline]
     fn take_bytes(
         &mut self,
         at: usize,
-        (into, carried): (UserBuf, usize),
+        into: UserBuf,
         read: usize,
         sink: &mut impl Sink,
     ) -> Result<(), Violation> {
@@ -112,7 +115,7 @@ impl TcpTransport {
             state: &mut self.peers[at],
             regions: &mut self.regions,
             reports: &mut self.reports,
-            max_frame: self.caps.frame,
+            max_frame: self.limits.idle.frame,
             low_water: self.settings.window / 2,
             has_space_again: &mut self.attention.has_space_again,
         };
@@ -127,18 +130,9 @@ impl TcpTransport {
                 handler.state.rx.bulk = Some(bulk);
             }
         }
-        let bytes = &self.scratch[..carried + read - direct];
-        let taken = handler.take(bytes, sink)?;
-        keep(&mut handler.state.rx, &bytes[taken..]);
+        self.scratch.received(read - direct);
+        let taken = handler.take(self.scratch.bytes(), sink)?;
+        self.scratch.taken(taken);
         Ok(())
-    }
-}
-
-/// Keeps the start of a record for the next read.
-#[inline]
-fn keep(rx: &mut Receiver, bytes: &[u8]) {
-    if !(bytes.is_empty() && rx.carry.is_empty()) {
-        rx.carry.clear();
-        rx.carry.extend_from_slice(bytes);
     }
 }

@@ -5,7 +5,7 @@
 
 use fabric::{Header, Reports, Sink, UserBuf};
 
-use crate::peer::{Bulk, PeerState};
+use crate::peer::{Bulk, PeerState, Then};
 use crate::regions::{Access, Regions};
 use crate::sys;
 use crate::wire::{self, Kind, MAX_PIECE, Record};
@@ -112,11 +112,11 @@ impl Handler<'_> {
         };
         let into = get.into.slice(0, len);
         get.into = get.into.slice(len, get.into.len() - len);
-        let token = get.into.is_empty().then_some(get.token);
-        if token.is_some() {
+        let then = if get.into.is_empty() { Then::Report(get.token) } else { Then::Nothing };
+        if then != Then::Nothing {
             self.state.gets.remove(&number);
         }
-        Ok(wire::PIECE + self.arrives(into, token, &rest[wire::PIECE..]))
+        Ok(wire::PIECE + self.arrives(into, then, &rest[wire::PIECE..]))
     }
 
     /// Copies what is there of a put of `len` bytes; the rest is read in place.
@@ -125,15 +125,14 @@ impl Handler<'_> {
         let range = (at, len as u64);
         let into = self.regions.find(self.state.peer, key, range, Access::Write);
         let into = into.ok_or(Violation("it wrote to memory that is not registered for it"))?;
-        self.state.rx.ack_due = true;
-        Ok(wire::PUT + self.arrives(into, None, &rest[wire::PUT..]))
+        Ok(wire::PUT + self.arrives(into, Then::Acknowledge, &rest[wire::PUT..]))
     }
 
     /// Copies the bytes that are there, and returns their number. The rest follows.
-    fn arrives(&mut self, into: UserBuf, token: Option<u64>, bytes: &[u8]) -> usize {
+    fn arrives(&mut self, into: UserBuf, then: Then, bytes: &[u8]) -> usize {
         let here = into.len().min(bytes.len());
         into.write(0, &bytes[..here]);
-        let bulk = Bulk { into: into.slice(here, into.len() - here), token };
+        let bulk = Bulk { into: into.slice(here, into.len() - here), then };
         if bulk.into.is_empty() {
             self.arrived(bulk);
         } else {
@@ -142,9 +141,13 @@ impl Handler<'_> {
         here
     }
 
-    /// Reports the end of a get whose last bytes are in place.
+    /// Does what follows when the last bytes of a record are in place.
     pub(crate) fn arrived(&mut self, bulk: Bulk) {
-        self.reports.transfers.extend(bulk.token.map(|token| (token, Ok(()))));
+        match bulk.then {
+            Then::Nothing => {}
+            Then::Report(token) => self.reports.transfers.push((token, Ok(()))),
+            Then::Acknowledge => self.state.rx.ack_due = true,
+        }
     }
 
     fn atomic(&mut self, words: [u64; 6]) -> Result<(), Violation> {

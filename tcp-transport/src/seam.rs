@@ -11,8 +11,8 @@ impl HybridGet for TcpTransport {}
 
 impl Transport for TcpTransport {
     #[inline]
-    fn caps(&self, _: Peer) -> &Caps {
-        &self.caps
+    fn caps(&self, peer: Peer) -> &Caps {
+        self.caps_of(peer)
     }
 
     #[inline]
@@ -27,7 +27,7 @@ impl Transport for TcpTransport {
     }
 
     fn begin_batch(&mut self, peer: Peer) {
-        self.batch = Some(peer);
+        self.writing.batch = Some(peer);
     }
 
     fn end_batch(&mut self, peer: Peer) {

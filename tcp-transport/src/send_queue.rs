@@ -14,10 +14,13 @@ use crate::sys::{MAX_PARTS, Part};
 use crate::wire::{Kind, Record};
 
 /// Bytes of the smallest and the largest chunk, unless a record is longer.
-const CHUNK: std::ops::RangeInclusive<usize> = (2 << 10)..=(64 << 10);
+const CHUNK: std::ops::RangeInclusive<usize> = (2 << 10)..=(160 << 10);
+
+/// Bytes of a chunk between data of the user: for the headers of records.
+const HEADS: usize = 256;
 
 /// Most chunks that are kept for reuse.
-const MAX_SPARES: usize = 16;
+const MAX_SPARES: usize = 8;
 
 /// Bytes of the stream.
 enum Item {
@@ -90,6 +93,11 @@ impl SendQueue {
         self.sent < self.end
     }
 
+    /// Returns the number of bytes to write.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.end - self.sent
+    }
+
     /// Returns true while the peer may lack a record that it must get.
     pub(crate) fn is_pending(&self) -> bool {
         self.important > self.base
@@ -120,7 +128,10 @@ impl SendQueue {
     /// Makes a chunk for `total` bytes. Peers that get little have small chunks.
     #[cold]
     fn add_chunk(&mut self, total: usize) {
-        let usual = (self.end as usize).clamp(*CHUNK.start(), *CHUNK.end());
+        let usual = match self.items.back() {
+            Some(Item::User { .. }) => HEADS,
+            _ => (self.end as usize / 4).clamp(*CHUNK.start(), *CHUNK.end()),
+        };
         let size = total.max(usual);
         let spare = if size == *CHUNK.end() { self.spares.pop() } else { None };
         let bytes = spare.unwrap_or_else(|| vec![0; size].into_boxed_slice());

@@ -16,6 +16,7 @@ const STRANGER_INTERVAL: Duration = Duration::from_secs(1);
 impl TcpTransport {
     /// Returns what to sleep on; `None` if there is something to do.
     pub(crate) fn prepare_wait(&mut self) -> Option<WaitOn<'_>> {
+        self.write_delayed();
         if std::mem::take(&mut self.attention.has_space_again) {
             return None;
         }
@@ -40,6 +41,6 @@ impl TcpTransport {
     fn must_look(&self) -> bool {
         !self.attention.readable.is_empty()
             || !self.reports.is_empty()
-            || self.flushing_since.is_some()
+            || self.writing.flushing_since.is_some()
     }
 }

@@ -8,6 +8,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fabric::{Atomic, UserBuf};
 use rustix::io::Errno;
@@ -86,6 +87,19 @@ pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> usize {
     // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one `int`.
     unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     usize::try_from(count).unwrap_or(0)
+}
+
+/// Returns the round trip of a connection as the system has measured it.
+pub(crate) fn round_trip(fd: &OwnedFd) -> Option<Duration> {
+    // SAFETY: all zeros is a valid `tcp_info`, which consists of numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let start = (&raw mut info).cast();
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which is as long.
+    let done = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, start, &raw mut len)
+    };
+    (done == 0 && info.tcpi_rtt > 0).then(|| Duration::from_micros(info.tcpi_rtt.into()))
 }
 
 /// Returns a borrowed descriptor of another component, which outlives the call.

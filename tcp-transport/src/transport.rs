@@ -19,14 +19,17 @@ use crate::ifaddrs;
 use crate::listener;
 use crate::peer::PeerState;
 use crate::regions::Regions;
+use crate::scratch::Scratch;
 use crate::settings::Settings;
 use crate::wait_set::{Source, WaitSet};
 use crate::wire::Record;
 
-/// Bytes that one read takes at most; more than any record that must arrive whole.
-const SCRATCH_BYTES: usize = 512 << 10;
 /// Fewest connections that a process needs.
 const MIN_LINKS: usize = 4;
+/// Bytes that a peer has not acknowledged, from which on it is busy ([`Limits::busy`]).
+const BUSY_MIN: usize = 64 << 10;
+/// Largest message that is sent eagerly to a busy peer, bytes.
+const BUSY_EAGER_MAX: usize = 4 << 10;
 
 /// The reason why there is no TCP transport.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +78,44 @@ pub(crate) struct Own {
     pub(crate) spare: Option<OwnedFd>,
 }
 
+/// What peers may be sent at once, and how many connections there may be.
+pub(crate) struct Limits {
+    /// Capabilities towards a peer that has acknowledged nearly all.
+    pub(crate) idle: Caps,
+    /// Capabilities towards a peer that has not: a rendezvous costs no copy, and the time of its
+    /// round trip is hidden by what is under way.
+    pub(crate) busy: Caps,
+    pub(crate) max_links: usize,
+}
+
+/// Numbers that are given out, and counts of events.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// The last number of a get or atomic.
+    pub(crate) transfer: u64,
+    generation: u32,
+    /// Connections that were closed since there were too many.
+    pub(crate) evicted: u64,
+    /// Connections that a test has broken.
+    pub(crate) interruptions: u64,
+}
+
+/// When what was posted is written.
+#[derive(Debug, Default)]
+pub(crate) struct Writing {
+    /// The peer of a batch that has begun.
+    pub(crate) batch: Option<Peer>,
+    /// Peers with records that the next poll writes; see `post`.
+    pub(crate) delayed: Vec<usize>,
+    /// Since when the process wants to end.
+    pub(crate) flushing_since: Option<Instant>,
+}
+
 /// The transport over TCP of one process.
 pub struct TcpTransport {
     pub(crate) own: Own,
     pub(crate) settings: Settings,
-    pub(crate) caps: Caps,
+    pub(crate) limits: Limits,
     /// Index into `peers` by rank; `u32::MAX`: none yet.
     pub(crate) index: Vec<u32>,
     pub(crate) peers: Vec<PeerState>,
@@ -92,18 +128,9 @@ pub struct TcpTransport {
     pub(crate) wait_set: WaitSet,
     pub(crate) attention: Attention,
     pub(crate) reports: Reports,
-    pub(crate) scratch: Box<[u8]>,
-    pub(crate) next_number: u64,
-    pub(crate) generation: u32,
-    pub(crate) max_links: usize,
-    /// The peer of a batch that has begun.
-    pub(crate) batch: Option<Peer>,
-    /// Since when the process wants to end.
-    pub(crate) flushing_since: Option<Instant>,
-    /// Connections that were closed since there were too many.
-    pub(crate) evicted: u64,
-    /// Connections that a test has broken.
-    pub(crate) interruptions: u64,
+    pub(crate) scratch: Scratch,
+    pub(crate) writing: Writing,
+    pub(crate) counts: Counts,
 }
 
 impl TcpTransport {
@@ -125,15 +152,12 @@ impl TcpTransport {
         let max_links = settings.connections.unwrap_or_else(max_links);
         let own_text = candidates::encode(port, &addresses);
         store.put(&key(me), &own_text).map_err(Unavailable::Store)?;
-        let eager = settings.eager_max;
-        // A body of `eager` bytes has 8 bytes in front if its sender waits for the match.
-        let frame = settings.frame.max(eager + 8);
-        let caps = Caps { frame, eager, get_min: eager as u64 + 1, put_min: u64::MAX };
-        debug_assert!(SCRATCH_BYTES > 2 * (frame + Header::SIZE + Record::SIZE));
+        let limits = limits(&settings, max_links);
+        debug_assert!(Scratch::MAX_RECORD >= limits.idle.frame + Header::SIZE + Record::SIZE);
         Ok(TcpTransport {
             own: Own { me, secret, store, listener, port, addresses, spare: None },
             settings,
-            caps,
+            limits,
             index: vec![u32::MAX; size as usize],
             peers: Vec::new(),
             linked: Vec::new(),
@@ -143,14 +167,9 @@ impl TcpTransport {
             wait_set,
             attention: Attention::default(),
             reports: Reports::default(),
-            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
-            next_number: 0,
-            generation: 0,
-            max_links,
-            batch: None,
-            flushing_since: None,
-            evicted: 0,
-            interruptions: 0,
+            scratch: Scratch::new(),
+            writing: Writing::default(),
+            counts: Counts::default(),
         })
     }
 
@@ -166,7 +185,17 @@ impl TcpTransport {
 
     /// Returns the number of connections that were closed to make room for others.
     pub fn connections_evicted(&self) -> u64 {
-        self.evicted
+        self.counts.evicted
+    }
+
+    /// Returns the capabilities towards a peer.
+    #[inline]
+    pub(crate) fn caps_of(&self, peer: Peer) -> &Caps {
+        let at = self.index.get(peer.0 as usize).copied().unwrap_or(u32::MAX);
+        match self.peers.get(at as usize) {
+            Some(state) if state.tx.owned() >= BUSY_MIN => &self.limits.busy,
+            _ => &self.limits.idle,
+        }
     }
 
     /// Makes what wakes another transport wake this one too. The descriptor outlives this
@@ -194,9 +223,19 @@ impl TcpTransport {
 
     /// Returns a number that no other link or handshake has.
     pub(crate) fn new_generation(&mut self) -> u32 {
-        self.generation = self.generation.wrapping_add(1) & crate::wait_set::GENERATION_MASK;
-        self.generation
+        let next = self.counts.generation.wrapping_add(1) & crate::wait_set::GENERATION_MASK;
+        self.counts.generation = next;
+        next
     }
+}
+
+fn limits(settings: &Settings, max_links: usize) -> Limits {
+    let eager = settings.eager_max;
+    let busy_eager = eager.min(BUSY_EAGER_MAX);
+    // A body of `eager` bytes has 8 bytes in front if its sender waits for the match.
+    let frame = settings.frame.max(eager + 8);
+    let idle = Caps { frame, eager, get_min: busy_eager as u64 + 1, put_min: u64::MAX };
+    Limits { idle, busy: Caps { eager: busy_eager, ..idle }, max_links }
 }
 
 /// Returns the key of a process's addresses in the store.

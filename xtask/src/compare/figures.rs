@@ -14,6 +14,8 @@ pub(super) enum Placement {
     OneCore,
     /// Bound, and each library makes progress on another thread if it can.
     Assisted,
+    /// Bound, and messages go over TCP on the loopback interface.
+    OverTcp,
 }
 
 /// The position of the number that counts.
@@ -64,8 +66,22 @@ pub(super) const ON_A_HOST: Table = Table { figures: &FIGURES, peers: &["mpich",
 /// Over InfiniBand or RoCE. The figures of perftest show the limit of the device.
 pub(super) const OVER_VERBS: Table = Table { figures: &VERBS, peers: &["mpich", "ompi", PERFTEST] };
 
+/// Over TCP on the loopback interface. A bare socket shows the limit of the system.
+pub(super) const OVER_TCP: Table =
+    Table { figures: &TCP, peers: &["mpich", "impi", "ompi", SOCKET] };
+
+/// The name of the bare socket among the libraries.
+pub(super) const SOCKET: &str = "socket";
+
 /// The name of perftest's programs among the libraries.
 pub(super) const PERFTEST: &str = "perftest";
+
+impl Table {
+    /// Returns the figure of this name.
+    pub(super) fn named(&self, name: &str) -> Option<&'static Figure> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+}
 
 /// One thing to measure.
 #[derive(Clone, Copy)]
@@ -92,6 +108,11 @@ impl Figure {
     pub(super) fn crosses(&self) -> bool {
         self.placement != Placement::OneCore
             && matches!(self.reading, Reading::Column(_) | Reading::Single)
+    }
+
+    /// Returns whether we are compared with a bare socket alone.
+    pub(super) fn is_beside_socket(&self) -> bool {
+        self.name.ends_with("-socket")
     }
 }
 
@@ -463,6 +484,33 @@ const fn over_verbs(
     Figure { name, program: "rma", args, sizes: None, target, ..TWO_RANKS }
 }
 
+/// Over TCP. The last two are compared with a bare socket alone.
+pub(super) const TCP: [Figure; 4] = [
+    Figure {
+        program: "latency",
+        target: |size| if size <= 8 { Target::OfBest(0.85) } else { Target::None },
+        ..over_tcp("latency")
+    },
+    bandwidth_over_tcp("bw", |size| match size >= 16 << 10 {
+        true => Target::OfBest(1.15),
+        false => Target::None,
+    }),
+    Figure {
+        program: "latency",
+        target: |size| if size <= 8 { Target::OfBest(1.1) } else { Target::None },
+        ..over_tcp("latency-socket")
+    },
+    Figure { program: "bw", ..bandwidth_over_tcp("bw-socket", |_| Target::None) },
+];
+
+const fn over_tcp(name: &'static str) -> Figure {
+    Figure { name, placement: Placement::OverTcp, ..TWO_RANKS }
+}
+
+const fn bandwidth_over_tcp(name: &'static str, target: fn(u64) -> Target) -> Figure {
+    Figure { placement: Placement::OverTcp, ..bandwidth(name, target) }
+}
+
 /// Time of a communication that is not hidden by as much computing.
 const fn overlap(
     name: &'static str,
@@ -482,11 +530,6 @@ fn rate_of_messages(size: u64) -> Target {
     }
 }
 
-/// The figure of this name.
-pub(super) fn named(name: &str) -> Option<&'static Figure> {
-    FIGURES.iter().find(|figure| figure.name == name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -501,7 +544,7 @@ mod tests {
             );
             if let Target::OfOwn(name, _) = (figure.target)(8) {
                 assert!(
-                    named(name).is_some(),
+                    ON_A_HOST.named(name).is_some(),
                     "{} is measured against {name}, which is not there",
                     figure.name
                 );

@@ -5,13 +5,14 @@
 //! there is a core for each, and the settings for more ranks than cores where
 //! there is not. Ours has none.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::figures::Placement;
+use super::figures::{Placement, SOCKET};
 use crate::command::quietly;
 use crate::project::Project;
 
@@ -22,6 +23,8 @@ pub(super) enum Kind {
     Mpich,
     Intel,
     OpenMpi,
+    /// No MPI: a program with a bare TCP connection.
+    Socket,
 }
 
 /// A library that can be run.
@@ -53,6 +56,7 @@ impl Kind {
             Kind::Mpich => "mpich",
             Kind::Intel => "impi",
             Kind::OpenMpi => "ompi",
+            Kind::Socket => SOCKET,
         }
     }
 
@@ -63,6 +67,7 @@ impl Kind {
             Kind::Mpich => "MPICH",
             Kind::Intel => "Intel",
             Kind::OpenMpi => "Open MPI",
+            Kind::Socket => "bare",
         }
     }
 
@@ -103,6 +108,18 @@ fn install(project: &Project, kind: Kind, packages: &[&str]) -> Result<PathBuf> 
     quietly(pip.args(["--disable-pip-version-check", "install"]).args(packages), MAX_INSTALL_TIME)?;
     std::fs::write(&stamp, wanted)?;
     Ok(prefix)
+}
+
+/// The name of the agent that starts a daemon on a pretended host.
+const AGENT: &str = "agent";
+
+/// Writes the agent.
+pub(super) fn write_agent(project: &Project) -> Result<()> {
+    let file = project.target.join("osu").join(AGENT);
+    std::fs::create_dir_all(project.target.join("osu"))?;
+    std::fs::write(&file, "#!/bin/sh\nshift\nexec sh -c \"$*\"\n")?;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    Ok(())
 }
 
 /// Compiles the benchmark programs: for the standard ABI by our mpicc, for others by theirs.
@@ -149,9 +166,14 @@ impl Library {
         program: &str,
         args: &[String],
     ) -> Command {
+        if self.kind == Kind::Socket {
+            let mut command = Command::new(self.programs.join("socket"));
+            command.arg(program).args(args);
+            return command;
+        }
         let mpiexec = self.prefix.join("bin/mpiexec");
         let mut command = match placement {
-            Placement::Bound | Placement::Assisted => Command::new(mpiexec),
+            Placement::Bound | Placement::Assisted | Placement::OverTcp => Command::new(mpiexec),
             Placement::Oversubscribed | Placement::OneCore => {
                 let mut taskset = Command::new("taskset");
                 taskset.arg("-c").arg(cores(placement)).arg(mpiexec);
@@ -161,14 +183,33 @@ impl Library {
         for (name, value) in self.environment(placement) {
             command.env(name, value);
         }
-        command.args(self.options(placement)).arg("-n").arg(ranks.to_string());
+        command.args(self.options(placement));
+        if self.kind == Kind::Verbena && placement == Placement::OverTcp {
+            self.add_hosts(&mut command, program, args);
+            return command;
+        }
+        command.arg("-n").arg(ranks.to_string());
         command.arg(self.programs.join(program)).args(args);
         command
+    }
+
+    /// Adds two ranks, each on a pretended host and bound to a core of its own: each host would
+    /// give its rank the first one.
+    fn add_hosts(&self, command: &mut Command, program: &str, args: &[String]) {
+        command.arg("--agent").arg(self.programs.with_file_name(AGENT));
+        command.args(["--hosts", "a:1,b:1"]);
+        let cores = cores(Placement::OverTcp);
+        let (first, second) = cores.split_once(',').unwrap_or((&cores, &cores));
+        for (core, end) in [(first, Some(":")), (second, None)] {
+            command.args(["-n", "1", "taskset", "-c", core]);
+            command.arg(self.programs.join(program)).args(args).args(end);
+        }
     }
 
     fn environment(&self, placement: Placement) -> Vec<(&'static str, String)> {
         let bound = is_bound(placement);
         let assisted = placement == Placement::Assisted;
+        let over_tcp = placement == Placement::OverTcp;
         let prefix = self.prefix.display().to_string();
         let library_path = ("LD_LIBRARY_PATH", format!("{prefix}/lib"));
         match self.kind {
@@ -176,6 +217,12 @@ impl Library {
             Kind::Mpich if assisted => {
                 vec![library_path, ("MPIR_CVAR_ASYNC_PROGRESS", "1".to_owned())]
             }
+            Kind::Mpich if over_tcp => vec![
+                library_path,
+                ("MPIR_CVAR_NOLOCAL", "1".to_owned()),
+                ("UCX_TLS", "tcp".to_owned()),
+                ("FI_PROVIDER", "tcp".to_owned()),
+            ],
             Kind::Mpich if bound => vec![library_path],
             Kind::Mpich => vec![
                 library_path,
@@ -186,14 +233,17 @@ impl Library {
                 let pin = if bound { "1" } else { "0" };
                 let thread = if assisted { "1" } else { "0" };
                 let prefix = ("I_MPI_ROOT", prefix);
-                vec![
-                    library_path,
-                    prefix,
-                    ("I_MPI_PIN", pin.to_owned()),
-                    ("I_MPI_ASYNC_PROGRESS", thread.to_owned()),
-                ]
+                let tcp =
+                    [("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "tcp"), ("FI_TCP_IFACE", "lo")];
+                let tcp = tcp.into_iter().filter(|_| over_tcp);
+                [("I_MPI_PIN", pin), ("I_MPI_ASYNC_PROGRESS", thread)]
+                    .into_iter()
+                    .chain(tcp)
+                    .map(|(name, value)| (name, value.to_owned()))
+                    .chain([library_path, prefix])
+                    .collect()
             }
-            Kind::OpenMpi => vec![],
+            Kind::OpenMpi | Kind::Socket => vec![],
         }
     }
 
@@ -202,15 +252,38 @@ impl Library {
             (Kind::Verbena, true) if placement == Placement::Assisted => {
                 &["--bind-to", "core", "--set", "pt2pt.progress=thread"]
             }
+            (Kind::Verbena, true) if placement == Placement::OverTcp => &[
+                "--bind-to",
+                "none",
+                "--set",
+                "inter.transport=tcp",
+                "--set",
+                "tcp.interfaces=127.0.0.1",
+            ],
             (Kind::Verbena, true) => &["--bind-to", "core"],
             (Kind::Mpich, true) => &["-bind-to", "core"],
+            (Kind::OpenMpi, true) if placement == Placement::OverTcp => &[
+                "--allow-run-as-root",
+                "--oversubscribe",
+                "--bind-to",
+                "core",
+                "--mca",
+                "pml",
+                "ob1",
+                "--mca",
+                "btl",
+                "tcp,self",
+                "--mca",
+                "btl_tcp_if_include",
+                "lo",
+            ],
             (Kind::OpenMpi, true) => {
                 &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"]
             }
             (Kind::OpenMpi, false) => {
                 &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
             }
-            (Kind::Verbena | Kind::Mpich, false) | (Kind::Intel, _) => &[],
+            (Kind::Verbena | Kind::Mpich, false) | (Kind::Intel | Kind::Socket, _) => &[],
         }
     }
 
@@ -227,7 +300,7 @@ impl Library {
 }
 
 fn is_bound(placement: Placement) -> bool {
-    matches!(placement, Placement::Bound | Placement::Assisted)
+    matches!(placement, Placement::Bound | Placement::Assisted | Placement::OverTcp)
 }
 
 /// The first cores that this process may use, as taskset wants them.

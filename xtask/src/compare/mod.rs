@@ -35,7 +35,7 @@ use crate::steps::Steps;
 pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
 pub(crate) use library::compile;
 
-use figures::{FIGURES, Figure, ON_A_HOST, Placement, Reading};
+use figures::{Figure, ON_A_HOST, OVER_TCP, Placement, Reading, Table};
 use interference::OthersCpuUse;
 use library::{Kind, Library};
 use machine_state::SteadyRuns;
@@ -52,6 +52,9 @@ pub(crate) struct Options {
     /// Only these figures (can be repeated, or separated by commas).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Over TCP on the loopback interface, each rank on a pretended host, and beside a bare socket.
+    #[arg(long)]
+    over_tcp: bool,
     /// Message sizes in bytes, MIN:MAX, instead of each figure's own.
     #[arg(long, value_parser = sizes)]
     sizes: Option<(u64, u64)>,
@@ -78,6 +81,12 @@ pub(crate) struct Options {
     list: bool,
 }
 
+impl Options {
+    fn table(&self) -> &'static Table {
+        if self.over_tcp { &OVER_TCP } else { &ON_A_HOST }
+    }
+}
+
 fn sizes(text: &str) -> Result<(u64, u64)> {
     let (min, max) = text.split_once(':').unwrap_or((text, text));
     let (min, max) = (min.parse()?, max.parse()?);
@@ -88,11 +97,15 @@ fn sizes(text: &str) -> Result<(u64, u64)> {
 /// Measures and reports.
 pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     if options.list {
-        FIGURES.iter().for_each(|figure| println!("{:18} {}", figure.name, figure.unit));
+        options
+            .table()
+            .figures
+            .iter()
+            .for_each(|figure| println!("{:18} {}", figure.name, figure.unit));
         return Ok(());
     }
     if let Some(file) = &options.report {
-        say(&report::report(&ON_A_HOST, &record::read(file)?));
+        say(&report::report(options.table(), &record::read(file)?));
         return Ok(());
     }
     let figures = chosen(options)?;
@@ -109,7 +122,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
         lines.push(line);
         Ok(())
     })?;
-    say(&report::report(&ON_A_HOST, &lines));
+    say(&report::report(options.table(), &lines));
     println!("\nEvery run is in {}", project.shown(&output));
     Ok(())
 }
@@ -121,9 +134,10 @@ fn say(text: &str) {
 
 /// The selected figures. A promise relative to another figure brings that one along.
 fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
+    let table = options.table();
     for name in &options.only {
-        let Some(_) = figures::named(name) else {
-            let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        let Some(_) = table.named(name) else {
+            let names: Vec<&str> = table.figures.iter().map(|figure| figure.name).collect();
             bail!("no figure is called {name}; there are {}", names.join(", "));
         };
     }
@@ -131,20 +145,24 @@ fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
         true => figure.quick || !options.quick,
         false => {
             let needs_it = |name: &String| {
-                figures::named(name).is_some_and(
+                table.named(name).is_some_and(
                     |other| matches!((other.target)(8), figures::Target::OfOwn(own, _) if own == figure.name),
                 )
             };
             options.only.iter().any(|name| name == figure.name || needs_it(name))
         }
     };
-    Ok(FIGURES.iter().filter(wanted).collect())
+    Ok(table.figures.iter().filter(wanted).collect())
 }
 
 /// Builds, installs and compiles all; the lines that open the record.
 fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Library>)> {
-    let peers = library::peers(project, options.peers.as_deref());
+    let mut peers = library::peers(project, options.peers.as_deref());
     let prefix = project.prefix();
+    if options.over_tcp {
+        library::write_agent(project)?;
+        peers.push((Kind::Socket, Ok(prefix.clone())));
+    }
     install::install_fastest(project, &Steps::start(project, "compare", false)?)?;
     let sources = project.root.join("benches/osu");
     let standard = project.target.join("osu/standard");
@@ -155,7 +173,7 @@ fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Libra
         let ready = place.and_then(|prefix| Library::ready(kind, prefix, &sources, &standard));
         let checked = ready.and_then(|library| Ok((version(&library, options)?, library)));
         let (version, settings) = match &checked {
-            Ok((version, library)) => (Ok(version.clone()), all_settings(library)),
+            Ok((version, library)) => (Ok(version.clone()), all_settings(library, options)),
             Err(error) => (Err(format!("{error:#}")), Default::default()),
         };
         println!(
@@ -173,14 +191,22 @@ fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Libra
     Ok((lines, libraries))
 }
 
-fn all_settings(library: &Library) -> std::collections::BTreeMap<String, String> {
-    let placements =
-        [Placement::Bound, Placement::Oversubscribed, Placement::OneCore, Placement::Assisted];
-    placements.map(|placement| (format!("{placement:?}"), library.settings(placement))).into()
+fn all_settings(
+    library: &Library,
+    options: &Options,
+) -> std::collections::BTreeMap<String, String> {
+    use Placement::{Assisted, Bound, OneCore, OverTcp, Oversubscribed};
+    let placements: &[Placement] =
+        if options.over_tcp { &[OverTcp] } else { &[Bound, Oversubscribed, OneCore, Assisted] };
+    let settings = |&placement| (format!("{placement:?}"), library.settings(placement));
+    placements.iter().map(settings).collect()
 }
 
 /// The library's name for itself when a job runs on it; an error if that is another library.
 fn version(library: &Library, options: &Options) -> Result<String> {
+    if library.kind == Kind::Socket {
+        return Ok("a bare TCP connection".to_owned());
+    }
     let mut job = library.job(Placement::Bound, 2, "hello", &[]);
     let ran = ended(&mut job, options)?;
     let version = ran
@@ -211,6 +237,11 @@ fn ended(job: &mut Command, options: &Options) -> Result<String> {
     }
     ensure!(left.is_empty(), "it left processes running: {}", left.join(", "));
     Ok(ran.stdout)
+}
+
+/// Returns whether this peer takes part in a figure.
+fn is_peer(kind: Kind, figure: &Figure) -> bool {
+    !figure.alone && (kind == Kind::Socket) == figure.is_beside_socket()
 }
 
 /// How a failure begins that would cost as much again in the next round.
@@ -247,7 +278,7 @@ impl Comparison<'_> {
                     let at = (turn + round as usize) % self.libraries.len();
                     let kind = self.libraries[at].kind;
                     bar.set_message(format!("{} on {}", figure.name, kind.name()));
-                    if !(figure.alone && kind != Kind::Verbena
+                    if !(kind != Kind::Verbena && !is_peer(kind, figure)
                         || given_up.contains(&(kind.name(), figure.name)))
                     {
                         let run = self.measure(figure, at, round, &mut steady);
