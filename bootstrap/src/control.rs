@@ -6,8 +6,9 @@
 //! or [`Malformed`]. The launcher writes [`ToRank::Welcome`] before it starts the rank, so
 //! that reading it costs the rank no round trip.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -80,6 +81,13 @@ pub enum ToRank {
         key: String,
         /// The value.
         value: Vec<u8>,
+    },
+    /// A rank has failed, and the job goes on.
+    Failed {
+        /// The rank in MPI_COMM_WORLD.
+        rank: u32,
+        /// How, in words that follow the rank: "was killed by signal 9 (Killed)".
+        why: String,
     },
 }
 
@@ -209,13 +217,23 @@ impl Decoder {
 pub struct Control {
     socket: OwnedFd,
     sending: Mutex<()>,
-    receiving: Mutex<Decoder>,
+    receiving: Mutex<Inbox>,
+}
+
+/// What has arrived and was not taken.
+#[derive(Debug, Default)]
+struct Inbox {
+    decoder: Decoder,
+    /// Failed ranks, and how they failed.
+    failures: Vec<(u32, String)>,
+    /// Other messages that came before these were looked for.
+    others: VecDeque<ToRank>,
 }
 
 impl Control {
     /// Wraps a connected stream socket.
     pub fn new(socket: OwnedFd) -> Control {
-        Control { socket, sending: Mutex::new(()), receiving: Mutex::new(Decoder::default()) }
+        Control { socket, sending: Mutex::new(()), receiving: Mutex::default() }
     }
 
     /// Sends one message as a whole.
@@ -235,8 +253,11 @@ impl Control {
 
     /// Waits for the next message of the launcher.
     pub fn receive(&self) -> Result<ToRank, ControlError> {
-        let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
-        receive(&self.socket, &mut decoder, RecvFlags::empty())
+        self.inbox().next(&self.socket, RecvFlags::empty())
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.receiving.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// Requests a value without waiting; the answer is a later message.
@@ -245,23 +266,30 @@ impl Control {
         self.send(&ToLauncher::Get { key: key.to_owned() })
     }
 
-    /// Returns the next message of the launcher, if there is one now.
+    /// Returns the next message of the launcher, if there is one now. Failed ranks are kept for
+    /// [`Control::take_failures`].
     pub fn try_receive(&self) -> Result<Option<ToRank>, ControlError> {
-        let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
-        match receive(&self.socket, &mut decoder, RecvFlags::DONTWAIT) {
-            Ok(message) => Ok(Some(message)),
-            Err(ControlError::System(Errno::AGAIN)) => Ok(None),
-            Err(error) => Err(error),
+        now(self.inbox().next(&self.socket, RecvFlags::DONTWAIT))
+    }
+
+    /// Returns the ranks that have failed since the last call, and how. Never blocks; other
+    /// messages stay for [`Control::try_receive`].
+    pub fn take_failures(&self) -> Vec<(u32, String)> {
+        let mut inbox = self.inbox();
+        // A connection that is closed has no further failures.
+        while let Ok(Some(message)) = now(inbox.read(&self.socket, RecvFlags::DONTWAIT)) {
+            inbox.others.push_back(message);
         }
+        std::mem::take(&mut inbox.failures)
     }
 
     /// Requests a value and waits until some rank has put it.
     pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
         // Held from request to answer: no other thread may take the answer.
-        let mut decoder = self.receiving.lock().unwrap_or_else(|broken| broken.into_inner());
+        let mut inbox = self.inbox();
         self.request(key)?;
         loop {
-            match receive(&self.socket, &mut decoder, RecvFlags::empty())? {
+            match inbox.next(&self.socket, RecvFlags::empty())? {
                 ToRank::Value { key: answered, value } if answered == key => return Ok(value),
                 _ => {}
             }
@@ -300,22 +328,43 @@ impl AsFd for Control {
     }
 }
 
-fn receive(
-    socket: &OwnedFd,
-    decoder: &mut Decoder,
-    flags: RecvFlags,
-) -> Result<ToRank, ControlError> {
-    loop {
-        if let Some(message) = decoder.next_message()? {
-            return Ok(message);
+impl Inbox {
+    /// Returns the next message other than a failure.
+    fn next(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<ToRank, ControlError> {
+        match self.others.pop_front() {
+            Some(message) => Ok(message),
+            None => self.read(socket, flags),
         }
-        let mut piece = [0u8; 4096];
-        match recv(socket, &mut piece[..], flags) {
-            Ok((0, _)) => return Err(ControlError::Gone),
-            Ok((read, _)) => decoder.push(&piece[..read]),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(broken(errno)),
+    }
+
+    /// Reads the next message other than a failure.
+    fn read(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<ToRank, ControlError> {
+        loop {
+            match self.decoder.next_message()? {
+                Some(ToRank::Failed { rank, why }) => {
+                    self.failures.push((rank, why));
+                    continue;
+                }
+                Some(message) => return Ok(message),
+                None => {}
+            }
+            let mut piece = [0u8; 4096];
+            match recv(socket, &mut piece[..], flags) {
+                Ok((0, _)) => return Err(ControlError::Gone),
+                Ok((read, _)) => self.decoder.push(&piece[..read]),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(broken(errno)),
+            }
         }
+    }
+}
+
+/// Makes `None` of what has not arrived yet.
+fn now(received: Result<ToRank, ControlError>) -> Result<Option<ToRank>, ControlError> {
+    match received {
+        Ok(message) => Ok(Some(message)),
+        Err(ControlError::System(Errno::AGAIN)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -375,6 +424,31 @@ mod tests {
             decoder.push(&bytes[4..]);
             while let Ok(Some(_)) = decoder.next_message::<ToLauncher>() {}
         }
+    }
+
+    #[test]
+    fn failures_are_kept_apart_from_answers() {
+        let (ours, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let control = Control::new(ours);
+        let say = |message: &ToRank| send(&theirs, &encode(message), SendFlags::empty()).unwrap();
+        let value = |key: &str| ToRank::Value { key: key.into(), value: Vec::new() };
+        let failed = |rank| ToRank::Failed { rank, why: "left".into() };
+        assert!(control.take_failures().is_empty());
+        for message in [value("a"), failed(3), value("b"), failed(1)] {
+            say(&message);
+        }
+        assert_eq!(control.try_receive(), Ok(Some(value("a"))));
+        assert_eq!(control.take_failures(), [(3, "left".to_owned()), (1, "left".to_owned())]);
+        assert_eq!(control.try_receive(), Ok(Some(value("b"))));
+        say(&failed(2));
+        assert_eq!(control.try_receive(), Ok(None));
+        assert_eq!(control.take_failures(), [(2, "left".to_owned())]);
     }
 
     #[test]

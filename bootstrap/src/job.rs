@@ -15,6 +15,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getppid, test_kill_process};
@@ -51,6 +52,8 @@ pub struct Job {
     pub(crate) secret: Secret,
     /// The process from which all ranks of this host descend.
     pub(crate) ancestor: Option<u32>,
+    /// The count of the status page when failures were last looked for.
+    pub(crate) known_failures: AtomicU32,
 }
 
 /// The connection to the launcher that started the process.
@@ -127,6 +130,7 @@ impl Job {
             link: Link::None,
             secret,
             ancestor: None,
+            known_failures: AtomicU32::new(0),
         })
     }
 
@@ -146,6 +150,7 @@ impl Job {
             secret,
             // The manager's process on this host, unless a wrapper script stands in between.
             ancestor: getppid().map(|parent| parent.as_raw_nonzero().get() as u32),
+            known_failures: AtomicU32::new(0),
         })
     }
 
@@ -182,6 +187,8 @@ impl Job {
             link: Link::Launcher(Arc::new(control)),
             secret,
             ancestor: Some(params.launcher),
+            // Ranks may have failed already.
+            known_failures: AtomicU32::new(1),
         }))
     }
 
@@ -321,6 +328,24 @@ impl Job {
             Link::None => false,
             Link::Launcher(control) => control.is_closed(),
             Link::Manager(manager) => manager.is_closed(),
+        }
+    }
+
+    /// Returns true if the job goes on when ranks fail (`mpiexec --on-failure continue`).
+    pub fn survives_failures(&self) -> bool {
+        self.status_page.failures() != 0
+    }
+
+    /// Returns the ranks that have failed since the last call, and how, if the job goes on. Costs
+    /// one exchange if there are none.
+    pub fn new_failures(&self) -> Vec<(u32, String)> {
+        let count = self.status_page.failures();
+        if self.known_failures.swap(count, Relaxed) == count {
+            return Vec::new();
+        }
+        match &self.link {
+            Link::Launcher(control) => control.take_failures(),
+            Link::None | Link::Manager(_) => Vec::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The status page: what every rank of the host is doing right now.
 //!
 //! ```text
-//!   0 .. 128            header: magic, version, local size, job number
+//!   0 .. 128            header: magic, version, local size, job number, failed ranks
 //!   128 .. 128 * (n+1)  one entry of 128 bytes for each local rank
 //!   then zeros up to the next page; after that the segment of the shm transport
 //! ```
@@ -47,6 +47,8 @@ struct Header {
     version: AtomicU32,
     local_size: AtomicU32,
     job: AtomicU64,
+    /// 0 if a failure ends the job; otherwise 1, and the number of failed ranks.
+    failures: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() == 128);
@@ -128,6 +130,21 @@ impl StatusPage {
     /// Returns the number of ranks on this host.
     pub fn local_size(&self) -> u32 {
         self.entries.len() as u32
+    }
+
+    /// Records that the job goes on when ranks fail. For the launcher.
+    pub fn set_survives_failures(&self) {
+        self.header.failures.store(1, Relaxed);
+    }
+
+    /// Counts a failed rank, after the ranks of this host were sent its name. For the launcher.
+    pub fn count_failure(&self) {
+        self.header.failures.fetch_add(1, Relaxed);
+    }
+
+    /// Returns 0 if a failure ends the job; otherwise 1, and the number of failed ranks so far.
+    pub fn failures(&self) -> u32 {
+        self.header.failures.load(Relaxed)
     }
 
     /// Returns the job's number, the same on all of its ranks.

@@ -128,6 +128,7 @@ impl Active {
         let mut at = 0;
         if !pt2pt.failed_peers().is_empty() {
             self.fail_receives_of_lost(pt2pt);
+            self.fail_with_lost(pt2pt, endpoint);
         }
         while let Some(&slot) = self.live.get(at) {
             let entry = &mut self.entries[slot as usize];
@@ -238,6 +239,20 @@ impl Active {
         });
     }
 
+    /// Fails the collectives in which a failed process takes part: others may wait for it in a
+    /// segment, where no message ends.
+    #[cold]
+    fn fail_with_lost<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) {
+        let lost = pt2pt.failed_peers().to_vec();
+        for &slot in &self.live {
+            let Some(running) = &mut self.entries[slot as usize].running else { continue };
+            let failed = lost.iter().find(|lost| running.plan.has_member(lost.peer));
+            if let (Some(failed), State::Messages | State::Locals) = (failed, &running.state) {
+                running.fail(pt2pt, endpoint, Box::new(Fault::PeerFailed(failed.clone())));
+            }
+        }
+    }
+
     fn vacancy(&mut self) -> u32 {
         self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
@@ -272,7 +287,10 @@ impl Active {
         let mut rest = None;
         if has_failed {
             self.past.mark_failed(&running.plan);
-            rest = running.remainder();
+            let lost = pt2pt.failed_peers();
+            // With a failed process the rounds of the segment never end.
+            let is_whole = !lost.iter().any(|lost| running.plan.has_member(lost.peer));
+            rest = running.remainder().filter(|_| is_whole);
         }
         running.leave(has_failed);
         if let Some(scratch) = running.scratch.take() {

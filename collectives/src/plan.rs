@@ -207,6 +207,12 @@ impl Plan {
         group.peer_of(with.rank())
     }
 
+    /// Returns true if a process takes part.
+    pub(crate) fn has_member(&self, peer: Peer) -> bool {
+        let Bound { group, remote, .. } = &*self.bound;
+        group.contains(peer) || remote.as_ref().is_some_and(|remote| remote.contains(peer))
+    }
+
     /// The operation, where something is reduced.
     #[inline]
     pub(crate) fn reduction(&self) -> Option<&Reduction> {

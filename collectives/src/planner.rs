@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use fabric::{CollSegment, Peer};
+use fabric::{CollSegment, Peer, PeerFailed};
 use hashbrown::HashMap;
-use objects::{Comm, Result};
+use objects::{Class, Comm, Error, Result};
 use rustc_hash::FxBuildHasher;
 
 use crate::builder::Builder;
@@ -41,6 +41,8 @@ pub struct Planner {
     /// The last two calls of each row, the later one first.
     recent: [[Option<CacheEntry>; 2]; 1 << ROW_BITS],
     topologies: Topologies,
+    /// Processes that have failed: no collective succeeds on their communicators.
+    failed: Vec<PeerFailed>,
 }
 
 /// A call that was planned.
@@ -93,6 +95,27 @@ impl Planner {
             schedules: HashMap::default(),
             recent: [const { [None, None] }; 1 << ROW_BITS],
             topologies: Topologies::default(),
+            failed: Vec::new(),
+        }
+    }
+
+    /// Sets the processes that have failed. From now on a call on a communicator that has one of
+    /// them is refused with MPI_ERR_PROC_ABORTED. Cached plans are dropped, so that each
+    /// communicator is looked at.
+    pub fn set_failed_peers(&mut self, failed: &[PeerFailed]) {
+        self.recent = [const { [None, None] }; 1 << ROW_BITS];
+        self.failed = failed.to_vec();
+    }
+
+    /// Returns MPI_ERR_PROC_ABORTED if a process of the communicator has failed.
+    pub fn check_members(&self, comm: &Comm) -> Result<()> {
+        let has = |failed: &&PeerFailed| {
+            comm.group().contains(failed.peer)
+                || comm.remote().is_some_and(|remote| remote.contains(failed.peer))
+        };
+        match self.failed.iter().find(has) {
+            Some(failed) => Err(Error::new(Class::ProcAborted, failed.to_string())),
+            None => Ok(()),
         }
     }
 
@@ -215,6 +238,7 @@ impl Planner {
         comm: &Comm,
         segment: Option<&Arc<dyn CollSegment>>,
     ) -> Result<Plan> {
+        self.check_members(comm)?;
         let mut call = Call::new(operation, comm)?;
         self.locate(comm);
         let hosts = self.position(comm).levels();

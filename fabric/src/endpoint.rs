@@ -97,6 +97,14 @@ impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
         }
     }
 
+    /// Returns the transport to other hosts, to give up a peer.
+    pub fn inter_mut(&mut self) -> Option<&mut Inter> {
+        match &mut self.transports {
+            Transports::MultiHost(multi_host) => Some(multi_host.inter_mut()),
+            _ => None,
+        }
+    }
+
     /// Returns true if all ranks of the job are on this host and there are several.
     pub fn is_single_host(&self) -> bool {
         matches!(self.transports, Transports::Intra(_))

@@ -29,7 +29,7 @@ use crate::share::Share;
 use crate::stall::HostStall;
 
 /// The version of these messages.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -71,6 +71,13 @@ pub enum ToHost {
     Missing(u32),
     /// This rank ended without an error and without MPI_Init: report a rank that waits for it.
     Absent(u32),
+    /// This rank has failed and the job goes on: tell the ranks of this host.
+    Failed {
+        /// The rank.
+        rank: u32,
+        /// How, in words that follow its name.
+        why: String,
+    },
     /// Send the state of each rank.
     Table,
     /// Send a `Beat`.

@@ -12,7 +12,7 @@ use crate::failure_policy::{Event, Exit, Verdict};
 use crate::foreign_mpi;
 use crate::outcome_report::OutcomeReport;
 use crate::secondary_failures::SecondaryFailures;
-use crate::settings::Settings;
+use crate::settings::{OnFailure, Settings};
 
 /// The exit code of a job that reached its time limit, as with timeout(1).
 pub(crate) const EXIT_TIMED_OUT: u8 = 124;
@@ -32,6 +32,8 @@ pub(crate) struct Judgement {
 /// The outcome so far.
 #[derive(Debug)]
 pub(crate) struct Outcome {
+    /// Whether the failure of a rank ends the job.
+    on_failure: OnFailure,
     code: Option<u8>,
     /// The event that decided the code.
     decisive: Option<Event>,
@@ -46,8 +48,9 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new(explanations: Explanations) -> Outcome {
+    pub(crate) fn new(explanations: Explanations, on_failure: OnFailure) -> Outcome {
         Outcome {
+            on_failure,
             code: None,
             decisive: None,
             missing: None,
@@ -60,12 +63,13 @@ impl Outcome {
 
     /// Judges an event. `is_running`: the job was not ending yet.
     pub(crate) fn judge(&mut self, event: &Event, is_running: bool) -> Judgement {
-        let verdict = event.verdict();
+        let verdict = self.verdict(event);
         let (Verdict::Failed(code) | Verdict::Missing(code) | Verdict::Ends(code)) = verdict else {
             return Judgement { verdict, is_reported: false };
         };
         let ends = matches!(verdict, Verdict::Ends(_));
-        let is_reported = self.code.is_none() || (ends && is_running);
+        let is_loss = self.is_survived(event) && is_running;
+        let is_reported = self.code.is_none() || (ends && is_running) || is_loss;
         if is_reported {
             self.secondary.exclude(event.rank());
         }
@@ -81,6 +85,25 @@ impl Outcome {
             }
         }
         Judgement { verdict, is_reported }
+    }
+
+    /// Returns the consequence of an event. The others go on if the user wants that.
+    fn verdict(&self, event: &Event) -> Verdict {
+        match event.verdict() {
+            Verdict::Ends(code) if self.is_survived(event) => Verdict::Failed(code),
+            verdict => verdict,
+        }
+    }
+
+    /// Returns true for the death of a rank that the others survive and must be told.
+    pub(crate) fn is_survived(&self, event: &Event) -> bool {
+        let ends = matches!(event.verdict(), Verdict::Ends(_));
+        self.on_failure == OnFailure::Continue && ends && matches!(event, Event::Died { .. })
+    }
+
+    /// Returns true if the job goes on when a rank or a host fails.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.on_failure == OnFailure::Continue
     }
 
     /// Sets the exit code, unless an earlier reason has set it.
@@ -185,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_decides_and_the_first_that_ends_the_job_is_reported_too() {
-        let mut outcome = Outcome::new(Explanations::new(4, false));
+        let mut outcome = Outcome::new(Explanations::new(4, false), OnFailure::End);
         let judge = |outcome: &mut Outcome, event, running| outcome.judge(&event, running);
         let fine = judge(&mut outcome, died(0, 0, RankState::Finalized), true);
         assert_eq!((fine.verdict, fine.is_reported), (Verdict::Fine, false));
@@ -198,6 +221,24 @@ mod tests {
         assert_eq!(outcome.code(), 3);
         let lines = outcome.closing_lines(&Settings::default(), false);
         assert_eq!(lines, ["also failed: rank 2 (exited with code 4)"]);
+    }
+
+    #[test]
+    fn others_survive_a_death_if_the_user_wants_that_but_no_abort() {
+        let mut outcome = Outcome::new(Explanations::new(4, false), OnFailure::Continue);
+        let killed = |rank| {
+            let (exit, state) = (Exit::Signal(9), RankState::Running);
+            Event::Died { rank, exit, state }
+        };
+        for rank in [1, 2] {
+            let judged = outcome.judge(&killed(rank), true);
+            assert_eq!((judged.verdict, judged.is_reported), (Verdict::Failed(137), true));
+        }
+        assert!(outcome.is_survived(&killed(1)));
+        assert!(!outcome.is_survived(&died(3, 0, RankState::Finalized)));
+        let abort = Event::Aborted { rank: 0, code: 4, message: String::new() };
+        assert_eq!(outcome.judge(&abort, true).verdict, Verdict::Ends(4));
+        assert_eq!(outcome.code(), 137);
     }
 
     #[test]

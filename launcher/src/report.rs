@@ -40,6 +40,15 @@ pub fn failure(
     }
 }
 
+/// Returns how a rank has failed, in words that follow its name.
+pub(crate) fn why_failed(event: &Event) -> String {
+    match event {
+        Event::Died { exit: exit @ Exit::Signal(_), .. } => format!("its process was {exit}"),
+        Event::Died { exit, .. } => format!("its process {exit} without calling MPI_Finalize"),
+        Event::Aborted { .. } | Event::Stopped { .. } => "it has left the job".into(),
+    }
+}
+
 /// Returns the line for a rank that a signal has stopped.
 pub(crate) fn stopped(rank: u32, signal: i32, pid: u32, host: &str) -> String {
     format!(

@@ -52,6 +52,8 @@ pub struct Settings {
     pub stall_timeout: Option<Duration>,
     /// Ends a job whose ranks wait for ever (`--stall-abort`).
     pub stall_abort: bool,
+    /// What the failure of a rank or a host means for the others.
+    pub on_failure: OnFailure,
     /// Silence after which a host is lost, if not [`DEFAULT_DEAD_AFTER`].
     pub dead_after: Option<Duration>,
     /// Time for the first message of a host, if not [`DEFAULT_START_TIMEOUT`]; zero for no limit.
@@ -98,6 +100,30 @@ pub struct Section {
     pub environment: Vec<(String, String)>,
     /// Their working directory, if not mpiexec's.
     pub directory: Option<String>,
+}
+
+/// What the failure of a rank or a host means for the others (`--on-failure`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnFailure {
+    /// The job ends.
+    #[default]
+    End,
+    /// The others are told, and go on.
+    Continue,
+}
+
+impl OnFailure {
+    /// The accepted names, for messages.
+    pub const NAMES: &[&str] = &["end", "continue"];
+
+    /// Parses a name in lower case.
+    pub fn parse(name: &str) -> Option<OnFailure> {
+        match name {
+            "end" => Some(OnFailure::End),
+            "continue" => Some(OnFailure::Continue),
+            _ => None,
+        }
+    }
 }
 
 /// The ranks that read mpiexec's standard input; the others read the end of file at once.

@@ -19,7 +19,7 @@ use crate::input::Input;
 use crate::output::{Output, Which};
 use crate::placement::Placement;
 use crate::program::{self, CannotRun};
-use crate::settings::{Section, Settings, Stdin};
+use crate::settings::{OnFailure, Section, Settings, Stdin};
 use crate::share::Share;
 use crate::signals::Mask;
 use crate::spawn::{SpawnArgs, Stack, spawn};
@@ -130,6 +130,9 @@ fn prepare<'a>(
     let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
     let status_page = StatusPage::create(local_size, share.job)
         .map_err(|errno| refused("shared memory (memfd_create)", errno))?;
+    if settings.on_failure == OnFailure::Continue {
+        status_page.set_survives_failures();
+    }
     let reserved = status_page.file().ok_or(Errno::BADF).and_then(reserve);
     let (low, high) = reserved.map_err(|errno| refused("descriptors", errno))?;
     let dev_null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());

@@ -64,8 +64,13 @@ pub trait Guarded: 'static {
     /// [`check_entries`](crate::ProcessLock::check_entries). `contended`: another was inside.
     fn check_entry(_contended: bool) {}
 
-    /// Returns true if the process that started this one is gone.
+    /// Returns true if the process that started this one is gone. Called when a sleep has lasted
+    /// for [`Settings::max_sleep`](crate::Settings::max_sleep): it normally dies with that process,
+    /// but one that was started through a wrapper has to look.
     fn is_orphaned(&mut self) -> bool;
+
+    /// Looks for what no transport reports, in a loop of polls that find nothing.
+    fn look_around(&mut self) {}
 
     /// Ends an orphaned process.
     fn exit_orphaned() -> !;

@@ -48,9 +48,11 @@ impl<S: Guarded + Send> ProcessLock<S> {
     fn yield_or_nap(&self) {
         let shared = &self.shared;
         if !shared.ranks_share_processors() {
+            self.with(S::look_around);
             self.count_vain_poll();
             yield_and_migrate(shared);
         } else if is_time(shared, nanos()) {
+            self.with(S::look_around);
             if !yield_slice(shared) {
                 self.nap(NAP);
             }

@@ -23,6 +23,9 @@ pub struct Settings {
     /// A device is polled: its poll takes long enough, and a pause instruction would stop an
     /// emulated one.
     pub device_polled: bool,
+    /// Longest sleep without a look at what no transport reports
+    /// ([`Guarded::is_orphaned`](crate::Guarded::is_orphaned)).
+    pub max_sleep: Duration,
 }
 
 /// The settings, and what the threads of this process find out about each other.
@@ -33,6 +36,8 @@ pub(crate) struct Shared {
     /// Microseconds to spin before parking.
     spin_micros: AtomicU32,
     device_polled: AtomicBool,
+    /// Milliseconds of the longest sleep without a look around.
+    max_sleep_millis: AtomicU32,
     /// Threads of the application that have waited and still live.
     pub(crate) threads: AtomicU32,
     /// Threads that want the mutex of the lock, so that a spinning waiter lets them in.
@@ -74,6 +79,7 @@ impl Shared {
                 processors: AtomicU32::new(1),
                 spin_micros: AtomicU32::new(0),
                 device_polled: AtomicBool::new(false),
+                max_sleep_millis: AtomicU32::new(2000),
                 threads: AtomicU32::new(0),
                 contenders: AtomicU32::new(0),
                 has_progress_thread: AtomicBool::new(false),
@@ -100,6 +106,8 @@ impl Shared {
         let micros = settings.spin.as_micros().min(u32::MAX.into()) as u32;
         self.spin_micros.store(micros, Relaxed);
         self.device_polled.store(settings.device_polled, Relaxed);
+        let millis = settings.max_sleep.as_millis().min(u32::MAX.into()) as u32;
+        self.max_sleep_millis.store(millis, Relaxed);
         let mask = if self.ranks_share_processors() { 0 } else { POLLS_PER_YIELD - 1 };
         self.poll_mask.store(mask, Relaxed);
     }
@@ -117,6 +125,10 @@ impl Shared {
     /// could switch threads in lockstep.
     pub(crate) fn is_first_local_rank(&self) -> bool {
         self.local_rank() == 0
+    }
+
+    pub(crate) fn max_sleep(&self) -> Duration {
+        Duration::from_millis(self.max_sleep_millis.load(Relaxed).into())
     }
 
     #[inline]

@@ -27,9 +27,6 @@ const OVERSUBSCRIBED_SLEEP: (Duration, Duration) =
 /// as long.
 const CLOSE_SLEEP: Duration = Duration::from_micros(150);
 
-/// How often a sleeper checks whether the launcher still lives. It normally dies with it; a process
-/// that was started through a wrapper has to check.
-const ORPHAN_CHECK: Duration = Duration::from_secs(2);
 /// A sleep up to this long is not reported to [`Guarded::report_blocked`].
 pub const REPORT_AFTER: Duration = Duration::from_millis(100);
 
@@ -53,7 +50,8 @@ pub(crate) fn park_and_report<S: Guarded>(lock: &ProcessLock<S>, target: ParkTar
         return;
     }
     let until_next = lock.with_quietly(S::report_blocked);
-    if target.park(until_next.min(ORPHAN_CHECK)) && lock.with_quietly(S::is_orphaned) {
+    let most = until_next.min(lock.shared.max_sleep());
+    if target.park(most) && lock.with_quietly(S::is_orphaned) {
         S::exit_orphaned();
     }
 }
@@ -151,7 +149,7 @@ impl<S: Guarded> WaitingThread<S> {
         match self.lock.with_scheduler(|waiters| waiters.prepare_follow(&self.me)) {
             Rest::Over(next) => next,
             Rest::Park { on, standby: None } => {
-                self.me.parker.park(on, ORPHAN_CHECK);
+                self.me.parker.park(on, self.lock.shared.max_sleep());
                 if self.me.is_satisfied() { Next::Return } else { Next::Follow }
             }
             Rest::Park { on, standby: Some(rounds) } => {

@@ -56,6 +56,8 @@ pub struct Engine {
     pub(crate) notices: Vec<(Peer, Notice)>,
     /// One of the two lists above is not empty.
     pub(crate) has_incidents: bool,
+    /// Every process learns of failed peers by itself.
+    pub(crate) all_learn_of_failures: bool,
 }
 
 impl Engine {
@@ -77,6 +79,7 @@ impl Engine {
             failed_peers: Vec::new(),
             notices: Vec::new(),
             has_incidents: false,
+            all_learn_of_failures: false,
         }
     }
 

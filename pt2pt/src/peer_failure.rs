@@ -17,6 +17,17 @@ impl Engine {
         &self.failed_peers
     }
 
+    /// Records that every process of the job learns of failed peers by itself: no process need be
+    /// told that another one has failed.
+    pub fn set_all_learn_of_failures(&mut self) {
+        self.all_learn_of_failures = true;
+    }
+
+    /// Returns true if every process of the job learns of failed peers by itself.
+    pub fn all_learn_of_failures(&self) -> bool {
+        self.all_learn_of_failures
+    }
+
     /// Fails the posted receives that no live peer can satisfy: `gone` gets context and source
     /// (`None`: any) of each, and returns the failure it waits for. True if there were any.
     #[cold]

@@ -243,7 +243,7 @@ fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
     block_on(|p| {
         p.wait_target = WaitTarget::Collective(id);
         let result = p.core().ok()?.collectives.finish(id)?;
-        Some(result.map_err(|fault| fault::explain(p, comm, &fault)))
+        Some(result.map_err(|fault| fault::explain_collective(p, comm, &fault)))
     })
 }
 

@@ -72,7 +72,7 @@ impl Process {
             }
             State::Collective(id) => {
                 let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };
-                let error = result.err().map(|fault| fault::explain(self, comm, &fault));
+                let error = result.err().map(|fault| fault::explain_collective(self, comm, &fault));
                 Outcome { status: Status::empty(), error }
             }
             State::File(ref pending) => {

@@ -67,6 +67,20 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     error.on(comm)
 }
 
+/// Returns the MPI error of a collective that has failed. If the job goes on without failed
+/// processes and the communicator has one, that is why: a member that gave up may have learned of
+/// it a moment before this one.
+#[cold]
+pub(crate) fn explain_collective(p: &mut Process, comm: usize, fault: &Fault) -> Error {
+    p.take_failures();
+    let survives = p.core.as_deref().filter(|core| core.job.survives_failures());
+    let failed = survives.zip(p.comm(comm).ok()).and_then(|(core, of)| {
+        let planner = core.planner.borrow();
+        planner.check_members(of).err()
+    });
+    failed.map_or_else(|| explain(p, comm, fault), |error| error.on(comm))
+}
+
 /// Returns true for a context id on the wire that is that of a communicator's collectives.
 const fn is_collective(context: u64) -> bool {
     context % 2 == 1

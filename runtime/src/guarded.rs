@@ -72,6 +72,9 @@ impl Guarded for Process {
     }
 
     fn arm(&mut self) -> Option<ParkTarget> {
+        if self.take_failures() {
+            return None;
+        }
         let core = self.core.as_deref_mut()?;
         let on = core.stack.arm()?;
         let target = match io::pending::sleep() {
@@ -134,7 +137,12 @@ impl Guarded for Process {
         usage::check_entry(contended);
     }
 
+    fn look_around(&mut self) {
+        self.take_failures();
+    }
+
     fn is_orphaned(&mut self) -> bool {
+        self.take_failures();
         self.core().is_ok_and(|core| core.job.launcher_exited())
     }
 

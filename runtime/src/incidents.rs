@@ -7,13 +7,16 @@
 //! receive or a probe waits for ([`Comm::missing`]). Collectives handle failed peers themselves.
 
 use collectives::Passed;
-use fabric::{Peer, PeerFailed};
+use fabric::{Peer, PeerFailed, Sink as _};
 use objects::{Class, Comm, Error, Result};
 
 use crate::blocked_on;
 use crate::context_id;
 use crate::process::{Core, Process};
 use crate::stack::Stack;
+
+/// Rounds of progress that take what failed peers have sent.
+const MAX_LAST_ROUNDS: u32 = 1000;
 
 /// What [`Process::handle_incidents`] has handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,32 @@ impl Process {
             false if has_notices => Incidents::Notices,
             false => Incidents::Nothing,
         }
+    }
+
+    /// Takes note of the ranks that have failed, if the job goes on without them; true if there are
+    /// new ones. What they sent before is received first, as far as it has arrived.
+    #[cold]
+    pub(crate) fn take_failures(&mut self) -> bool {
+        let Some(core) = &mut self.core else { return false };
+        let failures = core.job.new_failures();
+        if failures.is_empty() {
+            return false;
+        }
+        core.stack.pt2pt().mark_news();
+        (0..MAX_LAST_ROUNDS).take_while(|_| core.stack.progress()).for_each(drop);
+        for (rank, why) in failures {
+            let peer = Peer(rank);
+            let is_local = core.job.local_ranks().contains(&rank);
+            let inter = core.stack.endpoint.inter_mut().filter(|_| !is_local);
+            inter
+                .and_then(|inter| inter.tcp_mut())
+                .iter_mut()
+                .for_each(|tcp| tcp.give_up(peer, &why));
+            core.stack.protocols.peer_failed(PeerFailed { peer, why });
+        }
+        let failed = core.stack.pt2pt().failed_peers();
+        core.planner.get_mut().set_failed_peers(failed);
+        true
     }
 
     /// Fails the posted receives that no live peer can satisfy; true if there were any.

@@ -29,6 +29,11 @@ use crate::usage;
 /// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
 
+/// How often a sleeper checks whether the launcher still lives.
+const ORPHAN_CHECK: Duration = Duration::from_secs(2);
+/// How often a sleeper checks whether ranks have failed, if the job goes on without them.
+const FAILURE_CHECK: Duration = Duration::from_millis(100);
+
 /// MPI_THREAD_SINGLE, FUNNELED, SERIALIZED, MULTIPLE in the ABI.
 pub const THREAD_LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
 
@@ -114,6 +119,7 @@ impl Core {
             processors: job.processors,
             spin,
             device_polled: endpoint.inter().is_some(),
+            max_sleep: if job.survives_failures() { FAILURE_CHECK } else { ORPHAN_CHECK },
         });
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
@@ -146,6 +152,9 @@ impl Core {
         let hosts = core.job.host_table();
         let hosts = hosts.map_err(|error| Error::new(Class::Other, error.to_string()))?;
         core.planner.get_mut().set_world_hosts(hosts);
+        if core.job.survives_failures() {
+            core.stack.pt2pt().set_all_learn_of_failures();
+        }
         core.attach_world_segment()?;
         Ok(core)
     }
@@ -256,7 +265,7 @@ pub fn finalize() -> Result<()> {
             p.report_leftovers();
         }
     });
-    collective::final_barrier(predefined::COMM_WORLD)?;
+    final_barrier()?;
     block_on(|p| p.stack().is_none_or(|stack| stack.is_drained()).then_some(()));
     with(|p| {
         p.report_late_ready();
@@ -267,6 +276,17 @@ pub fn finalize() -> Result<()> {
         p.core().map(
             |core| if has_sessions { core.job.mark_running() } else { core.job.mark_finalized() },
         )
+    })
+}
+
+/// The barrier of MPI_Finalize. If ranks have failed and the job goes on, the others finish without
+/// it.
+fn final_barrier() -> Result<()> {
+    let done = collective::final_barrier(predefined::COMM_WORLD);
+    let survives = with(|p| p.core().is_ok_and(|core| core.job.survives_failures()));
+    done.or_else(|error| match error.class() {
+        Class::ProcAborted if survives => Ok(()),
+        _ => Err(error),
     })
 }
 

@@ -435,7 +435,9 @@ impl Running {
         self.open.iter().for_each(|&request| pt2pt.cancel(endpoint, request));
         self.has_failed = true;
         let is_dead = matches!(*fault, Fault::PeerFailed(_));
-        failure::give_up(&self.plan, &self.cursor, self.sequence, !is_dead, pt2pt, endpoint);
+        if !(is_dead && pt2pt.all_learn_of_failures()) {
+            failure::give_up(&self.plan, &self.cursor, self.sequence, !is_dead, pt2pt, endpoint);
+        }
         self.state = State::Failing(fault);
         true
     }

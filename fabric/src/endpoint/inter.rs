@@ -122,6 +122,15 @@ impl<V: HybridGet, T: HybridGet> Inter<V, T> {
         }
     }
 
+    /// Returns the TCP transport, to give up a peer.
+    pub fn tcp_mut(&mut self) -> Option<&mut T> {
+        match &mut self.transports {
+            Transports::Verbs(_) => None,
+            Transports::Tcp(tcp) => Some(tcp),
+            Transports::Both(both) => Some(&mut both.tcp),
+        }
+    }
+
     /// Returns the route to a peer.
     pub fn route(&self, peer: Peer) -> Route {
         match &self.transports {

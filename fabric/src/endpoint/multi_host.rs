@@ -45,6 +45,10 @@ impl<Intra, Inter> MultiHost<Intra, Inter> {
         &self.inter
     }
 
+    pub(super) fn inter_mut(&mut self) -> &mut Inter {
+        &mut self.inter
+    }
+
     /// Returns the intra-host transport if it serves the peer.
     #[inline]
     fn intra_to(&mut self, peer: Peer) -> Option<&mut Intra> {

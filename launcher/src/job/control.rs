@@ -90,6 +90,17 @@ impl Job {
         }
     }
 
+    /// Tells the ranks of this host that a rank of the job has failed.
+    pub(super) fn announce_failure(&mut self, rank: u32, why: &str) {
+        let message = ToRank::Failed { rank, why: why.to_owned() };
+        let running: Vec<usize> = (0..self.local.ranks.len())
+            .filter(|local| self.local.ranks[*local].exit.is_none())
+            .collect();
+        running.into_iter().for_each(|local| self.send_to_rank(local, &message));
+        // Counted last: a rank that sees the count finds the message.
+        self.local.status_page.count_failure();
+    }
+
     /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank that
     /// sends requests without reading the answers loses its control connection.
     pub(super) fn send_to_rank(&mut self, local: usize, message: &ToRank) {

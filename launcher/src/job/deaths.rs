@@ -174,6 +174,9 @@ impl Job {
             last.iter().for_each(|text| self.print(text));
             self.report_memory_limit(event);
         }
+        if self.outcome.is_survived(event) && self.phase == Phase::Running {
+            self.announce_failure(event.rank(), &report::why_failed(event));
+        }
         if ends {
             self.end_after(event);
         }

@@ -113,7 +113,7 @@ fn begin(
         },
         watch: Watch::new(settings, is_daemon, now),
         store: KvStore::default(),
-        outcome: Outcome::new(explanations),
+        outcome: Outcome::new(explanations, settings.on_failure),
         events: Vec::new(),
         // The time limit is the job's; `mpiexec` keeps it.
         clock: Clock::start(settings.timeout.filter(|_| !is_daemon), now),

@@ -69,6 +69,7 @@ impl Job {
             }
             ToHost::Missing(rank) => self.outcome.set_missing(Some(rank)),
             ToHost::Absent(rank) => self.watch.absent.add_remote(rank),
+            ToHost::Failed { rank, why } => self.announce_failure(rank, &why),
             ToHost::Table => self.print_table(),
             ToHost::Beat => self.local.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),

@@ -111,13 +111,11 @@ impl MultiHostJob {
             Tick::Due => host.send(&ToHost::Beat),
             Tick::Dead => {
                 host.give_up();
-                let (name, ranks) = (host.name.clone(), host.ranks_in_words());
-                let (seconds, size) = (self.choices.dead_after.as_secs_f64(), self.size);
-                self.print(&format!(
-                    "lost host {name} with {ranks}: no message for {seconds} s (--dead-after), \
-                     the machine is down or unreachable; ending the job ({size} ranks)"
-                ));
-                self.end(1);
+                let seconds = self.choices.dead_after.as_secs_f64();
+                let why = format!(
+                    "no message for {seconds} s (--dead-after), the machine is down or unreachable"
+                );
+                self.on_lost_host(id, &why);
             }
         }
     }
@@ -135,21 +133,34 @@ impl MultiHostJob {
         if self.phase != Phase::Running && was == State::Running {
             return;
         }
-        let (name, ranks, how) = (host.name.clone(), host.ranks_in_words(), ending(status));
-        let (agent, size) = (&self.choices.agent, self.size);
-        let (whole, test) = (shown(agent, &name, "..."), shown(agent, &name, "true"));
-        self.print(&if was == State::Starting {
-            format!(
-                "cannot start {ranks} on {name}: `{whole}` {how}; run `{test}` by hand, or see \
-                 --agent"
-            )
-        } else {
-            format!(
-                "lost host {name} with {ranks}: its connection {how}; ending the job ({size} \
-                     ranks)"
-            )
-        });
+        let how = ending(status);
+        if was == State::Running {
+            return self.on_lost_host(id, &format!("its connection {how}"));
+        }
+        let (name, ranks, agent) = (&host.name, host.ranks_in_words(), &self.choices.agent);
+        let (whole, test) = (shown(agent, name, "..."), shown(agent, name, "true"));
+        let text = format!(
+            "cannot start {ranks} on {name}: `{whole}` {how}; run `{test}` by hand, or see --agent"
+        );
+        self.print(&text);
         self.end(1);
+    }
+
+    /// Reports that a host is lost. That ends the job, or its ranks have failed and others go on.
+    fn on_lost_host(&mut self, id: usize, why: &str) {
+        let (host, size) = (&self.hosts[id], self.size);
+        let (name, words, ranks) = (host.name.clone(), host.ranks_in_words(), host.ranks.clone());
+        let goes_on = self.outcome.goes_on() && self.phase == Phase::Running;
+        let end = if goes_on { String::new() } else { format!("; ending the job ({size} ranks)") };
+        self.print(&format!("lost host {name} with {words}: {why}{end}"));
+        if !goes_on {
+            return self.end(1);
+        }
+        self.outcome.set_code(1);
+        let is_running = |rank: &u32| self.ended[*rank as usize].is_none();
+        let lost: Vec<u32> = ranks.filter(is_running).collect();
+        let why = format!("its host {name} is lost: {why}");
+        lost.into_iter().for_each(|rank| self.announce_failure(rank, &why));
     }
 
     /// Waits for the agents, which end with their daemons, and kills those that do not.

@@ -127,6 +127,11 @@ impl MultiHostJob {
         }
     }
 
+    /// Tells the hosts that a rank has failed, and that the job goes on.
+    pub(super) fn announce_failure(&mut self, rank: u32, why: &str) {
+        self.send_to_all(|| ToHost::Failed { rank, why: why.to_owned() });
+    }
+
     /// Tells the hosts of a rank that ended without an error and without MPI_Init.
     fn announce_absence(&mut self, event: &Event) {
         if let Event::Died { rank, exit: Exit::Code(0), state: RankState::Starting } = *event {
@@ -157,6 +162,10 @@ impl MultiHostJob {
             self.print(&report::failure(event, seen, pid, &host, self.size as usize, ends));
             let last = report::last_output(event, &self.output);
             last.iter().for_each(|text| self.print(text));
+        }
+        if self.outcome.is_survived(event) && self.phase == Phase::Running {
+            let why = report::why_failed(event);
+            self.announce_failure(event.rank(), &why);
         }
         match (ends, self.phase) {
             (true, Phase::Stopping { .. }) => self.on_death_while_stopping(),

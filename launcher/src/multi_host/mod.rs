@@ -57,7 +57,7 @@ pub(crate) fn run(
         signals,
         output,
         store: KvStore::default(),
-        outcome: Outcome::new(explanations),
+        outcome: Outcome::new(explanations, settings.on_failure),
         ended: vec![None; share.size as usize],
         clock: Clock::start(settings.timeout, Instant::now()),
         table_due: None,

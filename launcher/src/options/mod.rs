@@ -20,7 +20,7 @@ use std::io;
 use crate::allocation;
 use crate::binding::BindTo;
 use crate::hosts;
-use crate::settings::{MAX_RANKS, Section, Settings, Stdin};
+use crate::settings::{MAX_RANKS, OnFailure, Section, Settings, Stdin};
 use table::{Id, Spec};
 
 pub use table::help;
@@ -206,6 +206,11 @@ impl Parser<'_> {
                 settings.start_timeout = Some(values::seconds_or_never(word, &next())?);
             }
             Id::StallAbort => settings.stall_abort = true,
+            Id::OnFailure => {
+                settings.on_failure =
+                    values::named(word, &next(), OnFailure::parse, OnFailure::NAMES)?;
+            }
+            Id::KeepGoing => settings.on_failure = OnFailure::Continue,
             Id::Config => settings.config = Some(values::path(word, next())?),
             Id::Set => settings.set.push(next()),
             Id::Explain => settings.set.push("report.transports=on".into()),

@@ -21,6 +21,8 @@ pub(super) enum Id {
     Timeout,
     StallTimeout,
     StallAbort,
+    OnFailure,
+    KeepGoing,
     Explain,
     Check,
     ReportOutcome,
@@ -99,6 +101,19 @@ const JOB: &[Spec] = &[
         &["stall-abort"],
         &[],
         "end the job with exit code 125 when its ranks are found to wait for ever",
+    ),
+    spec(
+        Id::OnFailure,
+        &["on-failure"],
+        &["end|continue"],
+        "continue: the death of a rank or a host is told to the other ranks, whose operations with it \
+         fail with MPI_ERR_PROC_ABORTED, and does not end the job (default: end)",
+    ),
+    spec(
+        Id::KeepGoing,
+        &["enable-recovery", "disable-auto-cleanup"],
+        &[],
+        "as --on-failure continue",
     ),
     spec(
         Id::Explain,

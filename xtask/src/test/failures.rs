@@ -8,6 +8,7 @@
 
 mod fault;
 mod job;
+mod survivors;
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
@@ -152,6 +153,12 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
             }
         }
     }
+    for row in survivors::ROWS {
+        let is_wanted = options.filter.as_ref().is_none_or(|it| row.name.contains(it.as_str()));
+        if let Some(hosts) = bench.hosts.as_ref().filter(|_| is_wanted) {
+            tally += survivors::run(&bench, hosts, row);
+        }
+    }
     say!("   seeds {first} to {}", first + u64::from(options.repeat) - 1);
     Ok(tally)
 }
@@ -161,6 +168,7 @@ struct Bench {
     hosts: Option<Hosts>,
     mpiexec: std::path::PathBuf,
     program: std::path::PathBuf,
+    survivors: std::path::PathBuf,
     temporary: std::path::PathBuf,
 }
 
@@ -172,8 +180,24 @@ impl Bench {
             hosts,
             mpiexec: options.mpiexec.clone().unwrap_or(project.prefix().join("bin/mpiexec")),
             program: programs::compiled(project, options, "victim")?,
+            survivors: programs::compiled(project, options, "survivors")?,
             temporary,
         })
+    }
+
+    /// Returns `mpiexec` in the first namespace, for so many ranks on each.
+    fn over_hosts(&self, hosts: &Hosts, ranks: usize) -> Result<Command> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &hosts.network.host(0)]).arg(&self.mpiexec);
+        let program = std::env::current_exe().context("the path of xtask")?;
+        let agent = format!("{} relay call {{host}} {{command}}", program.display());
+        let list: Vec<String> =
+            (0..HOSTS).map(|host| format!("{}:{ranks}", Network::address(host))).collect();
+        command.args(["--agent", &agent, "--hosts", &list.join(",")]);
+        // The hosts share this machine's processors, and do not know it.
+        command.args(["--set", "inter.transport=tcp", "--set", "wait.spin=0"]);
+        command.args(["--dead-after", DEAD_AFTER]);
+        Ok(command)
     }
 
     fn can_run(&self, fault: &Fault) -> bool {

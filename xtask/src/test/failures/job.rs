@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{BOUND, Bench, DEAD_AFTER, Fault, HOSTS, LOCAL_RANKS, RANKS};
+use super::{BOUND, Bench, Fault, HOSTS, LOCAL_RANKS, RANKS};
 use crate::command::Mark;
-use crate::test::tcp::Network;
 
 /// Time that ranks have to start, on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -50,25 +49,13 @@ impl Job {
     /// Starts the job that a fault is for.
     pub(super) fn start(bench: &Bench, fault: &Fault) -> Result<Job> {
         let mut command = match (&bench.hosts, fault.place) {
-            (Some(hosts), Place::Hosts) => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", &hosts.network.host(0)]).arg(&bench.mpiexec);
-                let program = std::env::current_exe().context("the path of xtask")?;
-                let agent = format!("{} relay call {{host}} {{command}}", program.display());
-                let list: Vec<String> =
-                    (0..HOSTS).map(|host| format!("{}:{RANKS}", Network::address(host))).collect();
-                command.args(["--agent", &agent, "--hosts", &list.join(",")]);
-                command.args(["--set", "inter.transport=tcp"]);
-                command
-            }
+            (Some(hosts), Place::Hosts) => bench.over_hosts(hosts, RANKS)?,
             _ => {
                 let mut command = Command::new(&bench.mpiexec);
-                command.args(["-n", &LOCAL_RANKS.to_string()]);
+                command.args(["-n", &LOCAL_RANKS.to_string(), "--set", "wait.spin=0"]);
                 command
             }
         };
-        // The hosts share this machine's processors, and do not know it.
-        command.args(["--set", "wait.spin=0", "--dead-after", DEAD_AFTER]);
         command.args(fault.options).arg(&bench.program).env("TMPDIR", &bench.temporary);
         let mark = Mark::new();
         mark.put_on(&mut command);
