@@ -8,7 +8,8 @@
 //! access, which the standard permits, and keeps its outcome for the end call.
 //!
 //! In atomic mode an access locks the range of the file that it spans, against other processes by
-//! locks of the system and against other threads by a lock of this file.
+//! locks of the system and against other threads by a lock of this file. Writes do so too with the
+//! hint `romio_ds_write=enable`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -21,12 +22,13 @@ use crate::collective::{Decision, Summary, decide};
 use crate::datarep::{Datarep, UserData};
 use crate::disk::Disk;
 use crate::file_system::{FileSystem, Kind};
-use crate::hints::Hints;
+use crate::hints::{Hints, Switch};
 use crate::members::{Members, agree, agree_same, agree_with, first_error};
 use crate::pending::{Outcome, Pending};
 use crate::shared_pointer::SharedPointer;
+use crate::sieve::{Sieve, Target};
 use crate::statistics::{Access, Statistics};
-use crate::transfer::{self, Sieve, Target};
+use crate::transfer;
 use crate::two_phase::TwoPhase;
 use crate::view::View;
 use crate::workers;
@@ -40,8 +42,8 @@ pub struct File {
     pub(crate) state: Mutex<State>,
     pub(crate) statistics: Statistics,
     file_system: FileSystem,
-    /// Held while an atomic access moves data.
-    atomic_access: Mutex<()>,
+    /// Held while a locked access moves data.
+    locked_access: Mutex<()>,
 }
 
 /// What a member may change.
@@ -87,9 +89,9 @@ impl File {
         hints.adopt(&file_system);
         let view = Arc::new(View::whole());
         let state = State { view, position: 0, atomic: false, split: None, hints };
-        let (state, atomic_access) = (Mutex::new(state), Mutex::new(()));
+        let (state, locked_access) = (Mutex::new(state), Mutex::new(()));
         let statistics = Statistics::new();
-        File { disk, amode, members, shared, state, statistics, file_system, atomic_access }
+        File { disk, amode, members, shared, state, statistics, file_system, locked_access }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -159,6 +161,7 @@ impl File {
         agree(&*self.members, sync(!first))?;
         if self.file_system.kind == Kind::Nfs {
             // A client looks for what others wrote when it gets a lock.
+            let _one_thread = self.locked_access.lock();
             let _ = self.disk.lock(0, 1, false);
         }
         Ok(())
@@ -275,7 +278,8 @@ impl File {
             (Decision::Aggregate(domains), Ok((view, packed, data))) => {
                 let (disk, members, buffer) = (&self.disk, &*self.members, &data.buffer);
                 let view = &*view;
-                let all = TwoPhase { disk, members, view, packed, buffer, domains };
+                let locks = (hints.ds_write == Switch::Enable).then_some(&self.locked_access);
+                let all = TwoPhase { disk, members, view, packed, buffer, domains, locks };
                 let start = Instant::now();
                 let (bytes, result) = all.run(direction);
                 let (pieces, time) = (view.pieces_of(bytes), start.elapsed());
@@ -430,7 +434,7 @@ impl File {
         outcome
     }
 
-    /// Moves the data of one access; in atomic mode as one step.
+    /// Moves the data of one access, as one step if it is locked.
     fn transfer_uncounted(
         &self,
         view: &View,
@@ -438,15 +442,16 @@ impl File {
         data: &UserData,
         direction: Direction,
     ) -> Outcome {
-        let (atomic, sieve) = {
-            let state = self.state();
-            (state.atomic, Sieve::new(&state.hints))
-        };
+        let state = self.state();
+        let writes = direction == Direction::Write;
+        let locked = state.atomic || writes && state.hints.ds_write == Switch::Enable;
+        let sieve = Sieve::new(&state.hints, locked && self.amode.reads());
+        drop(state);
         let target = Target { disk: &self.disk, view, sieve };
-        if !atomic || data.buffer.is_empty() {
+        if !locked || data.buffer.is_empty() {
             return transfer::run(target, packed, data, direction);
         }
-        let _one_thread = self.atomic_access.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_thread = self.locked_access.lock().unwrap_or_else(PoisonError::into_inner);
         let span = view.datarep.file_bytes(data).and_then(|len| view.span(packed, len));
         let lock = span.and_then(|(start, end)| {
             self.disk.lock(start, end - start, direction == Direction::Write)

@@ -57,7 +57,9 @@ pub struct Hints {
     pub cb_read: Switch,
     /// Small pieces are read with the holes between them.
     pub ds_read: Switch,
-    /// Most bytes that are read at once for pieces with holes.
+    /// Small pieces are written with the holes between them, under a lock that all writers take.
+    pub ds_write: Switch,
+    /// Most bytes that are moved at once for pieces with holes.
     pub ind_rd_buffer_size: u64,
     /// Bytes that borders between aggregators are multiples of, 0 for those of a page.
     pub striping_unit: u64,
@@ -84,6 +86,7 @@ impl Hints {
             cb_write: Switch::Automatic,
             cb_read: Switch::Automatic,
             ds_read: Switch::Automatic,
+            ds_write: Switch::Automatic,
             ind_rd_buffer_size: 1 << 20,
             striping_unit: 0,
             striping_factor: 0,
@@ -131,6 +134,7 @@ impl Hints {
             ("romio_cb_write", &mut self.cb_write),
             ("romio_cb_read", &mut self.cb_read),
             ("romio_ds_read", &mut self.ds_read),
+            ("romio_ds_write", &mut self.ds_write),
         ] {
             *switch = text(info, key)?.and_then(Switch::from_text).unwrap_or(*switch);
         }
@@ -146,8 +150,7 @@ impl Hints {
         info.set("romio_cb_write", self.cb_write.name())?;
         info.set("romio_cb_read", self.cb_read.name())?;
         info.set("romio_ds_read", self.ds_read.name())?;
-        // Writes never touch the holes between pieces.
-        info.set("romio_ds_write", Switch::Disable.name())?;
+        info.set("romio_ds_write", self.ds_write.name())?;
         info.set("ind_rd_buffer_size", self.ind_rd_buffer_size.to_string())?;
         info.set("romio_filesystem_type", self.file_system)?;
         for (key, number) in
@@ -192,12 +195,13 @@ mod tests {
         let mut hints = Hints::new(8);
         hints.update(&info).unwrap();
         let (cb_write, striping_unit) = (Switch::Enable, 65536);
-        let wanted = Hints { cb_nodes: 3, cb_write, striping_unit, ..Hints::new(8) };
+        let ds_write = Switch::Enable;
+        let wanted = Hints { cb_nodes: 3, cb_write, ds_write, striping_unit, ..Hints::new(8) };
         assert_eq!(hints, wanted);
         hints.adopt(&FileSystem { name: "lustre", kind: Kind::Lustre, unit: 1 << 20, stripes: 4 });
         let shown = hints.to_info().unwrap();
         for (key, value) in
-            [("striping_unit", "65536"), ("striping_factor", "4"), ("romio_ds_write", "disable")]
+            [("striping_unit", "65536"), ("striping_factor", "4"), ("romio_ds_write", "enable")]
         {
             assert_eq!(shown.value(key).unwrap(), Some(value.as_bytes()), "{key}");
         }

@@ -30,6 +30,7 @@ pub mod pointer;
 pub mod report;
 mod shared_pointer;
 mod shared_word;
+mod sieve;
 mod staging;
 mod statistics;
 mod transfer;

@@ -10,6 +10,8 @@
 //! Invariant: an aggregator writes the bytes that some member gave, and no others. Where members
 //! overlap, the higher rank's bytes are written.
 
+use std::sync::{Mutex, PoisonError};
+
 use fabric::UserBuf;
 use objects::{Buffer, Result};
 
@@ -18,8 +20,8 @@ use crate::collective::Domains;
 use crate::disk::Disk;
 use crate::members::Members;
 use crate::pieces::{self, Piece};
+use crate::sieve::MAX_HOLE;
 use crate::staging::Staging;
-use crate::transfer::MAX_READ_HOLE;
 use crate::view::View;
 
 /// One member's part in a collective access.
@@ -31,6 +33,9 @@ pub(crate) struct TwoPhase<'a> {
     pub(crate) packed: u64,
     pub(crate) buffer: &'a Buffer,
     pub(crate) domains: Domains,
+    /// Held by the aggregator while it writes under a lock of the system, if independent writes
+    /// take holes along.
+    pub(crate) locks: Option<&'a Mutex<()>>,
 }
 
 /// Messages to or from each member, one after the other.
@@ -181,6 +186,14 @@ impl TwoPhase<'_> {
                 data = rest;
             }
         }
+        let _thread = self.locks.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let _lock = match self.locks {
+            Some(_) => {
+                let len = (last.at + last.len - base) as i64;
+                Some(self.disk.lock(from + base as i64, len, true)?)
+            }
+            None => None,
+        };
         staging.lend(|memory| {
             all.iter().try_for_each(|piece| {
                 let part = memory.slice((piece.at - base) as usize, piece.len as usize);
@@ -222,7 +235,7 @@ impl TwoPhase<'_> {
         while let Some(&Piece { at, len }) = all.get(next) {
             let mut end = at + len;
             next += 1;
-            while let Some(piece) = all.get(next).filter(|piece| piece.at - end < MAX_READ_HOLE) {
+            while let Some(piece) = all.get(next).filter(|piece| piece.at - end < MAX_HOLE) {
                 end = piece.at + piece.len;
                 next += 1;
             }

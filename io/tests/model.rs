@@ -302,6 +302,7 @@ fn hints(rng: &mut fastrand::Rng) -> Info {
     info.set("romio_cb_read", *rng.choice(&["enable", "automatic"]).unwrap()).unwrap();
     info.set("cb_nodes", rng.u32(1..9).to_string()).unwrap();
     info.set("romio_ds_read", *rng.choice(&["enable", "disable", "automatic"]).unwrap()).unwrap();
+    info.set("romio_ds_write", *rng.choice(&["enable", "disable", "automatic"]).unwrap()).unwrap();
     info.set("ind_rd_buffer_size", rng.u32(1..3000).to_string()).unwrap();
     info.set("striping_unit", rng.u32(1..20_000).to_string()).unwrap();
     info.set("cb_buffer_size", (4096 << rng.u32(0..4)).to_string()).unwrap();
@@ -479,4 +480,46 @@ fn files_hold_what_a_byte_array_holds() {
     }
     let first = number("FIRST").unwrap_or(0);
     (first..first + number("CASES").unwrap_or(CASES)).for_each(case);
+}
+
+/// Members write pieces of 8 bytes in turn, each with the holes between its own: with the hint that
+/// makes all of them lock, no byte of another is lost.
+#[test]
+fn sieved_writes_lose_no_byte() {
+    const SIZE: usize = 4;
+    const LEN: usize = 32 << 10;
+    let (path, hub) = (scratch("sieved"), Hub::new(SIZE, SIZE as u32));
+    std::thread::scope(|scope| {
+        for rank in 0..SIZE {
+            let (hub, path) = (hub.clone(), path.clone());
+            scope.spawn(move || {
+                let _bail = Bail(0);
+                let member = Thread { rank: rank as u32, size: SIZE as u32, hub: hub.clone() };
+                let (amode, mut info) = (amode::CREATE | amode::RDWR, Info::new());
+                info.set("romio_ds_write", "enable").unwrap();
+                info.set("ind_rd_buffer_size", "8192").unwrap();
+                let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
+                let piece = Datatype::contiguous(Int, 8, Datatype::byte()).unwrap();
+                let filetype = Datatype::resized(Int, &piece, 0, 8 * SIZE as i64).unwrap();
+                filetype.commit();
+                let types = Ok((Datatype::byte().clone(), filetype));
+                let disp = Some(8 * rank as i64);
+                file.set_view(disp, types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
+                for round in 1..20 {
+                    let mut memory = vec![round; LEN];
+                    for direction in [Direction::Write, Direction::Read] {
+                        hub.barrier.wait();
+                        let data = Ok(data(&mut memory, false));
+                        let (at, how) = (Position::At(0), Coordination::Independent);
+                        let outcome = file.access(direction, at, how, data);
+                        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+                    }
+                    assert!(memory.iter().all(|byte| *byte == round), "round {round} rank {rank}");
+                }
+                file.begin_close().unwrap();
+                file.end_close().unwrap();
+            });
+        }
+    });
+    std::fs::remove_file(&path).unwrap();
 }
