@@ -3,8 +3,8 @@
 use fabric::CollectiveKind;
 
 use crate::algorithms::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, reduce, reduce_scatter, scan,
-    scatter, segment_counter, segment_flags,
+    allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, radix, reduce,
+    reduce_scatter, scan, scatter, segment_counter, segment_flags,
 };
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -29,6 +29,10 @@ pub enum Algorithm {
     Bruck,
     /// Round the ring.
     Ring,
+    /// A tree, dissemination, or recursive multiplying, by [`Thresholds::radix`].
+    ///
+    /// [`Thresholds::radix`]: crate::Thresholds::radix
+    Radix,
     /// Straight from each rank to each.
     Pairwise,
     /// Recursive halving of the vector.
@@ -52,9 +56,34 @@ pub(crate) struct Limits {
     pub(crate) window: u32,
     /// Operands are taken in an order that depends on the number of ranks only.
     pub(crate) reproducible: bool,
+    /// See [`crate::Thresholds::radix`].
+    pub(crate) radix: u32,
 }
 
 impl Algorithm {
+    /// All of them but [`Algorithm::Only`], by their names in rules.
+    pub const NAMES: [(&'static str, Algorithm); 14] = [
+        ("binomial", Algorithm::Binomial),
+        ("linear", Algorithm::Linear),
+        ("scatter-ring", Algorithm::ScatterRing),
+        ("recursive-doubling", Algorithm::RecursiveDoubling),
+        ("bruck", Algorithm::Bruck),
+        ("ring", Algorithm::Ring),
+        ("radix", Algorithm::Radix),
+        ("pairwise", Algorithm::Pairwise),
+        ("halving", Algorithm::Halving),
+        ("ordered", Algorithm::Ordered),
+        ("segment-counter", Algorithm::SegmentCounter),
+        ("segment-flags", Algorithm::SegmentFlags),
+        ("leaders", Algorithm::Leaders),
+        ("lanes", Algorithm::Lanes),
+    ];
+
+    /// The algorithm with this name in rules.
+    pub fn named(name: &str) -> Option<Algorithm> {
+        Algorithm::NAMES.into_iter().find(|(of, _)| *of == name).map(|(_, algorithm)| algorithm)
+    }
+
     /// True when it needs a collective segment that all ranks share.
     pub(crate) fn uses_segment(self) -> bool {
         matches!(self, Algorithm::SegmentCounter | Algorithm::SegmentFlags)
@@ -73,6 +102,13 @@ impl Algorithm {
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
             (CollArgs::Barrier, Linear) => true,
+            (
+                CollArgs::Barrier
+                | CollArgs::Bcast { .. }
+                | CollArgs::Reduce { .. }
+                | CollArgs::Allreduce { .. },
+                Radix,
+            ) => true,
             (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
             (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Linear) => true,
             (CollArgs::Allgather { .. }, RecursiveDoubling) => pos.size.is_power_of_two(),
@@ -113,6 +149,7 @@ impl Algorithm {
     pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
         match *args {
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
+            _ if self == Algorithm::Radix => write_radix(b, args, pos, limits),
             CollArgs::Barrier => self.write_barrier(b, pos),
             CollArgs::Bcast { root, data } => self.write_bcast(b, pos, root, data),
             CollArgs::Gather { .. }
@@ -244,5 +281,19 @@ impl Algorithm {
             // The first half; `Selection` appends a broadcast of its choice.
             _ => reduce::binomial(b, pos, 0, input, at_rank_0, false),
         }
+    }
+}
+
+fn write_radix(b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
+    match *args {
+        CollArgs::Bcast { root, data } => radix::bcast(b, pos, root, data, limits.radix),
+        CollArgs::Reduce { root, input, output, commutative } => {
+            let commutative = commutative && !limits.reproducible;
+            radix::reduce(b, pos, root, (input, output, commutative), limits.radix);
+        }
+        CollArgs::Allreduce { input, output, .. } => {
+            radix::allreduce(b, pos, input, output, limits.radix);
+        }
+        _ => radix::dissemination(b, pos, limits.radix),
     }
 }

@@ -95,7 +95,7 @@ impl Levels<'_> {
     /// Writes a stage among one rank of each host, this one among them. They are numbered as the
     /// hosts.
     fn between_hosts(&self, b: &mut Builder, ranks: &std::sync::Arc<[u32]>, args: &CollArgs) {
-        let pos = Position::new(self.host, self.hosts.count());
+        let pos = Position::between_hosts(self.host, self.hosts.count());
         b.among(ranks, |b| self.stages.write_flat(b, args, pos));
     }
 }

@@ -28,6 +28,7 @@ pub mod operation;
 pub mod plan;
 pub mod planner;
 pub mod position;
+pub mod rule_text;
 pub mod schedule;
 mod schedule_key;
 pub mod select;

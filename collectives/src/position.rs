@@ -11,19 +11,26 @@ pub struct Position<'t> {
     pub rank: u32,
     /// Ranks in the group, at least 1.
     pub size: u32,
-    /// `None`: all ranks are on one host, unknown inside.
+    /// `None`: nothing is known but the number of hosts.
     topology: Option<&'t Topology>,
+    hosts: u32,
 }
 
 impl<'t> Position<'t> {
     /// A position on one host, unknown inside.
     pub fn new(rank: u32, size: u32) -> Position<'static> {
-        Position { rank, size, topology: None }
+        Position { rank, size, topology: None, hosts: 1 }
+    }
+
+    /// A position among ranks of which each is on a host of its own.
+    pub fn between_hosts(rank: u32, size: u32) -> Position<'static> {
+        Position { rank, size, topology: None, hosts: size }
     }
 
     /// A position in a table of all ranks.
     pub fn in_topology(rank: u32, topology: &'t Topology) -> Position<'t> {
-        Position { rank, size: topology.size(), topology: Some(topology) }
+        let hosts = topology.groups(Level::Host);
+        Position { rank, size: topology.size(), topology: Some(topology), hosts }
     }
 
     /// The rank `by` places further round the ring; `by <= size`.
@@ -60,6 +67,11 @@ impl<'t> Position<'t> {
     pub fn leaders(self, level: Level) -> impl ExactSizeIterator<Item = u32> + Clone {
         let groups = 0..self.groups(level);
         groups.map(move |group| self.topology.map_or(0, |t| t.members(level, group)[0]))
+    }
+
+    /// How many hosts the ranks are on.
+    pub fn hosts(self) -> u32 {
+        self.hosts
     }
 
     /// The sub-groups by host, where there are several hosts and one of them has several ranks.

@@ -24,6 +24,10 @@ pub struct Rule {
     pub bytes: u64,
     /// From this many ranks on.
     pub ranks: u32,
+    /// From this many hosts on.
+    pub hosts: u32,
+    /// From this many ranks on each host on, on average.
+    pub ranks_per_host: u32,
     /// Take this algorithm, if it can do the call.
     pub algorithm: Algorithm,
 }
@@ -56,7 +60,8 @@ impl Selection {
         }
         let has_counter = t.shm && max.is_some();
         rules.retain(|rule| has_counter || rule.algorithm != Algorithm::SegmentCounter);
-        let limits = Limits { window: t.window.max(2), reproducible: t.reproducible };
+        let limits =
+            Limits { window: t.window.max(2), reproducible: t.reproducible, radix: t.radix.max(2) };
         let host_segment = t.host_segment.filter(|_| t.shm);
         Selection { rules, shm_max: t.shm_max.unwrap_or(0), host_segment, limits }
     }
@@ -64,6 +69,11 @@ impl Selection {
     /// Puts a rule before all others, as a configuration does.
     pub fn prefer(&mut self, rule: Rule) {
         self.rules.insert(0, rule);
+    }
+
+    /// Puts rules before all others, in their order.
+    pub fn prefer_all(&mut self, rules: Vec<Rule>) {
+        self.rules.splice(0..0, rules);
     }
 
     /// The rules, in the order in which they are tried.
@@ -97,6 +107,8 @@ impl Selection {
             rule.kind == kind
                 && bytes >= rule.bytes
                 && pos.size >= rule.ranks
+                && pos.hosts() >= rule.hosts
+                && pos.size / pos.hosts().max(1) >= rule.ranks_per_host
                 && can(rule.algorithm)
         };
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
@@ -179,7 +191,7 @@ impl Stages for Selection {
 }
 
 fn rule(kind: CollectiveKind, bytes: u64, ranks: u32, algorithm: Algorithm) -> Rule {
-    Rule { kind, bytes, ranks, algorithm }
+    Rule { kind, bytes, ranks, hosts: 0, ranks_per_host: 0, algorithm }
 }
 
 /// Compositions over the levels of the machine.
@@ -204,6 +216,11 @@ fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
     }
 }
 
+/// A rule for several hosts, where latency counts.
+fn between_hosts(kind: CollectiveKind, algorithm: Algorithm) -> Rule {
+    Rule { hosts: 2, ..rule(kind, 0, 0, algorithm) }
+}
+
 /// Segments with flags, where each rank has a processor.
 fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
     use CollectiveKind::*;
@@ -223,6 +240,8 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     use CollectiveKind as Of;
     rules.extend([
         rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
+        between_hosts(Of::Barrier, Radix),
+        between_hosts(Of::Bcast, Radix),
         rule(Of::Bcast, from, 0, Binomial),
         rule(Of::Bcast, 0, 0, SegmentCounter),
         rule(Of::Bcast, 0, 0, Linear),
@@ -248,8 +267,10 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     if !t.reproducible {
         rules.extend([
             rule(Of::Reduce, t.reduce_long.max(from), 3, Halving),
+            between_hosts(Of::Reduce, Radix),
             rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
             rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
+            between_hosts(Of::Allreduce, Radix),
             rule(Of::Allreduce, from, 0, RecursiveDoubling),
             rule(Of::Allreduce, 0, 0, SegmentCounter),
             rule(Of::Allreduce, 0, 0, Linear),

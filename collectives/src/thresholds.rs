@@ -50,6 +50,9 @@ pub struct Thresholds {
     pub hierarchical: bool,
     /// Broadcasts and reductions over several hosts from this size on use lanes.
     pub lanes_min: u64,
+    /// Short vectors between hosts go by algorithms in which a rank sends up to so many messages,
+    /// less one, in a round; at least 2.
+    pub radix: u32,
     /// The segments of this host in a job over several hosts. Hosts may differ.
     pub host_segment: Option<HostSegment>,
     /// How many messages (not bytes) of one collective are under way at once where each rank deals
@@ -75,6 +78,7 @@ impl Default for Thresholds {
             shm_max: None,
             hierarchical: true,
             lanes_min: 32 << 10,
+            radix: 4,
             host_segment: None,
             window: 32,
             reproducible: false,

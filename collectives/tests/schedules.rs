@@ -33,6 +33,7 @@ fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser 
         shm_max: None,
         hierarchical: true,
         lanes_min: at(),
+        radix: 2 + (at() % 7) as u32,
         host_segment: None,
         window: 2 + at() as u32 % 7,
         reproducible,
@@ -161,7 +162,7 @@ fn barrier_waits_for_all_ranks() {
         let algorithm =
             selection.selection.choose(&CollArgs::Barrier, selection.position(0), false);
         let wanted = match algorithm {
-            Algorithm::Leaders => return,
+            Algorithm::Leaders | Algorithm::Radix => return,
             Algorithm::Linear => 2 * (size - 1).min(1),
             _ => 32 - (size - 1).leading_zeros(),
         };
@@ -752,6 +753,8 @@ fn every_rule_of_the_table_can_be_reached_and_overridden() {
         kind: CollectiveKind::Allreduce,
         bytes: 8,
         ranks: 6,
+        hosts: 0,
+        ranks_per_host: 0,
         algorithm: collectives::Algorithm::Ring,
     };
     selection.prefer(rule);

@@ -312,6 +312,10 @@ knobs! {
         "on several hosts, run collectives within each host and between hosts by few ranks of each, instead of among all ranks alike");
     COLL_LANES_MIN: Bytes = Row::bytes("coll.lanes_min", 32 * K, 0..=G,
         "on several hosts, smallest broadcast or reduction of which each rank of a host sends a part to other hosts; smaller ones are sent by one rank of each host");
+    COLL_RADIX: Count = Row::count("coll.radix", "messages", 4, 2..=64,
+        "between hosts, one more than the messages that a rank sends at once in a collective of short vectors: more where latency is long");
+    COLL_RULES: Name = Row::name("coll.rules",
+        "algorithms to take before the built-in choice, for all ranks of a job alike: rules like `allreduce=ring; bcast from=64K ranks=16 hosts=2 ranks_per_host=4 lanes`, each with an operation, conditions and an algorithm that is taken where it can do the call");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
         "messages of one collective in flight at once where each rank exchanges data with all others");
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,

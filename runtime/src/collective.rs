@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
 use collectives::operation::{Blocks, Data, Operation, Types, Vector};
-use collectives::{CollectiveId, HostSegment, InlineRun, Plan, Suspended, Thresholds};
+use collectives::{
+    CollectiveId, HostSegment, InlineRun, Plan, Planner, Suspended, Thresholds, rule_text,
+};
 use config::{Knobs, knob};
 use fabric::CollectiveKind;
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use objects::buffer::Area;
-use objects::{Comm, Datatype, Op, Result};
+use objects::{Class, Comm, Datatype, Error, Op, Result};
 
 use crate::agreement::Agreement;
 use crate::fault;
@@ -55,11 +57,24 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         shm: knobs.is_on(knob::COLL_SHM),
         shm_max: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
         hierarchical: knobs.is_on(knob::COLL_HIERARCHICAL),
+        radix: knobs.count(knob::COLL_RADIX) as u32,
         lanes_min: knobs.bytes(knob::COLL_LANES_MIN),
         host_segment: host_segment(knobs, job).filter(|_| !is_on_one_host),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }
+}
+
+/// Returns a planner with the thresholds and the rules of the knobs. MPI_ERR_OTHER if a rule cannot
+/// be parsed.
+pub(crate) fn planner(knobs: &Knobs, thresholds: &Thresholds) -> Result<Planner> {
+    let mut planner = Planner::new(thresholds);
+    if let Some(text) = knobs.name(knob::COLL_RULES) {
+        let rules = rule_text::parse(text, config::parse_bytes);
+        let rules = rules.map_err(|why| Error::new(Class::Other, format!("coll.rules: {why}")))?;
+        planner.selection_mut().prefer_all(rules);
+    }
+    Ok(planner)
 }
 
 /// Returns how the ranks of this host use the segment of a communicator over several hosts.

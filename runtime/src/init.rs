@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bootstrap::{Job, WORLD_CONTEXT};
-use collectives::Planner;
 use config::{Knobs, knob};
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result, SignatureWord};
@@ -139,7 +138,7 @@ impl Core {
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             report_io: knobs.is_on(knob::REPORT_IO),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
-            planner: RefCell::new(Planner::new(&thresholds)),
+            planner: RefCell::new(collective::planner(knobs, &thresholds)?),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, world_group),
             comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,

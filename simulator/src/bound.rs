@@ -1,10 +1,11 @@
 //! Lower bounds: what no algorithm can beat on a machine of the same costs.
 //!
-//! Two things bound a collective. Word must get from one host to all others, at best along the
+//! Three things bound a collective. Word must get from one host to all others, at best along the
 //! greedy tree in which each informed host informs others as fast as the gap allows (Karp et al.,
-//! "Optimal broadcast and summation in the LogP model", 1993). And the adapter of some host must
-//! move a least number of bytes. The bound is the larger of the two; therefore it may be too low,
-//! never too high.
+//! "Optimal broadcast and summation in the LogP model", 1993); the ranks of a host may send at the
+//! same time. The adapter of some host must move a least number of bytes. And the processors must
+//! combine operands, and copy where they share an adapter. The bound is the largest of the three;
+//! therefore it may be too low, never too high.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +19,7 @@ pub fn lower_bound(machine: &Machine, call: &Call) -> Time {
     if machine.ranks == 1 {
         return Time::ZERO;
     }
-    latency_bound(machine, call).max(byte_bound(machine, call))
+    latency_bound(machine, call).max(byte_bound(machine, call)).max(work_bound(machine, call))
 }
 
 /// Word from one rank to all others, or from all to one.
@@ -28,12 +29,18 @@ fn latency_bound(machine: &Machine, call: &Call) -> Time {
     let within =
         if machine.ranks_per_host > 1 { machine.link(LinkKind::Cache).latency } else { Time::ZERO };
     let network = machine.link(LinkKind::Switch);
-    greedy_tree(machine.used_hosts(), network, bytes) + within
+    let step = step(network, bytes, machine.ranks_per_host);
+    greedy_tree(machine.used_hosts(), network, bytes, step) + within
 }
 
-/// The time until the last of `nodes` is informed.
-fn greedy_tree(nodes: u32, link: &Link, bytes: u64) -> Time {
-    let step = link.occupied(bytes).max(link.overhead);
+/// The least time from one message of a host to its next one. Several ranks share the overheads.
+fn step(link: &Link, bytes: u64, ranks_per_host: u32) -> Time {
+    let gap = link.occupied(bytes);
+    if ranks_per_host == 1 { gap.max(link.overhead) } else { gap }
+}
+
+/// The time until the last of `nodes` is informed, if each sends a message every `step`.
+fn greedy_tree(nodes: u32, link: &Link, bytes: u64, step: Time) -> Time {
     let mut ready = BinaryHeap::from([Reverse(Time::ZERO)]);
     let mut last = Time::ZERO;
     for _ in 1..nodes {
@@ -75,6 +82,29 @@ fn byte_bound(machine: &Machine, call: &Call) -> Time {
     Time((moved as f64 * rate) as u64)
 }
 
+/// The work of all processors, shared equally.
+///
+/// Of P vectors, P - 1 are combined. Each rank obtains the result: through the adapter of its host,
+/// by copying, or by combining operands itself.
+fn work_bound(machine: &Machine, call: &Call) -> Time {
+    let (ranks, on_host) = (f64::from(machine.ranks), f64::from(machine.ranks_per_host));
+    let others = (ranks - 1.0) / ranks * call.bytes as f64;
+    let reduce = machine.reduce_per_byte;
+    let copy = machine.copy_per_byte.min(machine.link(LinkKind::Cache).per_byte);
+    let (work, obtain) = match call.operation {
+        Operation::Reduce => (reduce, 0.0),
+        Operation::Allreduce => (reduce, copy.min(reduce)),
+        Operation::Bcast => (0.0, copy),
+        _ => return Time::ZERO,
+    };
+    // While a rank copies a byte, the adapter brings so many to each rank of the host.
+    let adapter = match machine.used_hosts() {
+        1 => 0.0,
+        _ => obtain / (machine.link(LinkKind::Switch).per_byte * on_host),
+    };
+    Time((others * (work + obtain) / (1.0 + adapter)) as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,8 +117,9 @@ mod tests {
     #[test]
     fn the_greedy_tree_is_that_of_the_paper() {
         // Figure 1 of Karp et al.: P = 8, L = 6, g = 4, o = 2 takes 24 cycles.
-        assert_eq!(greedy_tree(8, &link(6.0, 2.0, 4.0), 0), Time::from_us(24.0));
-        assert_eq!(greedy_tree(1, &link(6.0, 2.0, 4.0), 0), Time::ZERO);
+        let link = link(6.0, 2.0, 4.0);
+        assert_eq!(greedy_tree(8, &link, 0, step(&link, 0, 1)), Time::from_us(24.0));
+        assert_eq!(greedy_tree(1, &link, 0, step(&link, 0, 1)), Time::ZERO);
     }
 
     #[test]

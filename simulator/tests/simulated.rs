@@ -1,7 +1,7 @@
 //! Simulated collectives: right results on every rank, times that can be computed by hand, and the
 //! same result every time.
 
-use collectives::{Algorithm, Rule, Selection, Thresholds};
+use collectives::{Algorithm, Rule, Selection, Thresholds, rule_text};
 use fabric::CollectiveKind;
 use simulator::machine::LinkKind;
 use simulator::{Call, Machine, Operation, Outcome, Simulation, bound};
@@ -64,7 +64,14 @@ fn a_wrong_schedule_is_found() {
     let call = Call::new(Operation::Allreduce, 64 << 10);
     let mut ring = selection();
     let kind = CollectiveKind::Allreduce;
-    ring.prefer(Rule { kind, bytes: 0, ranks: 0, algorithm: Algorithm::Ring });
+    ring.prefer(Rule {
+        kind,
+        bytes: 0,
+        ranks: 0,
+        hosts: 0,
+        ranks_per_host: 0,
+        algorithm: Algorithm::Ring,
+    });
     assert!(simulate(&machine, call, &ring).is_checked);
     let wrong = Simulation::new(&machine, Call { root: 3, ..call }, &ring, true);
     assert_eq!(wrong.err().unwrap().to_string(), "invalid root 3: must be 0 to 2");
@@ -88,9 +95,14 @@ fn a_message_takes_the_time_of_its_link() {
 fn a_binomial_tree_takes_its_depth() {
     let machine = machine(8, 1, "");
     let link = machine.link(LinkKind::Switch);
-    let outcome = simulate(&machine, Call::new(Operation::Bcast, 8), &selection());
+    let mut binomial = selection();
+    binomial.prefer_all(rule_text::parse("bcast=binomial", |_| None).unwrap());
+    let outcome = simulate(&machine, Call::new(Operation::Bcast, 8), &binomial);
     assert_eq!(outcome.time, link.one_way(8).times(3));
     assert_eq!(outcome.traffic.within_and_between(), (0, 7));
+    // The root sends three messages at once; the last of them goes to a leaf.
+    let broad = simulate(&machine, Call::new(Operation::Bcast, 8), &selection());
+    assert!(broad.time < outcome.time, "{}", broad.time);
 }
 
 #[test]
@@ -116,4 +128,27 @@ fn the_description_in_the_documentation_is_the_default() {
     let start = page.find("```toml\n").unwrap() + 8;
     let text = &page[start..start + page[start..].find("```").unwrap()];
     assert_eq!(Machine::parse(text, "page").unwrap(), Machine::parse("", "nothing").unwrap());
+}
+
+#[test]
+fn hosts_send_no_more_than_they_must() {
+    let between = |machine: &Machine, operation, bytes| {
+        let outcome = simulate(machine, Call::new(operation, bytes), &selection());
+        let kinds = [LinkKind::Switch, LinkKind::Fabric];
+        let bytes: u64 = kinds.iter().map(|kind| outcome.traffic.bytes(*kind)).sum();
+        (outcome.traffic.within_and_between().1, bytes)
+    };
+    // One message in each direction, or one vector.
+    let two = machine(2, 4, "");
+    assert_eq!(between(&two, Operation::Allreduce, 8), (2, 16));
+    assert_eq!(between(&two, Operation::Allreduce, 1 << 20).1, 2 << 20);
+    assert_eq!(between(&two, Operation::Barrier, 0), (2, 0));
+    assert_eq!(between(&two, Operation::Bcast, 8), (1, 8));
+    assert_eq!(between(&two, Operation::Bcast, 1 << 20).1, 1 << 20);
+    assert_eq!(between(&two, Operation::Reduce, 8), (1, 8));
+    assert_eq!(between(&two, Operation::Allgather, 8), (2, 64));
+    // Wherever ranks are, each host but the root's gets a broadcast once.
+    let scattered = machine(5, 3, "ranks = 13\nplacement = \"round-robin\"\n");
+    assert_eq!(between(&scattered, Operation::Bcast, 1000), (4, 4000));
+    assert_eq!(between(&scattered, Operation::Reduce, 1000), (4, 4000));
 }

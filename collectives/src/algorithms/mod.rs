@@ -19,6 +19,7 @@ mod fold;
 pub mod gather;
 pub mod inter;
 pub mod neighbor;
+pub mod radix;
 pub mod reduce;
 pub mod reduce_scatter;
 pub mod scan;

@@ -32,6 +32,7 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
         shm: at() != 0,
         hierarchical: true,
         lanes_min: at(),
+        radix: 2 + (at() % 7) as u32,
         host_segment,
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,

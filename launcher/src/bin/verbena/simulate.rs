@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use collectives::{Selection, Thresholds};
+use collectives::{Selection, Thresholds, rule_text};
 use config::{parse_bytes, show_bytes};
 use simulator::machine::LinkKind;
 use simulator::plot::{self, Point};
@@ -46,6 +46,16 @@ pub(crate) struct Arguments {
     /// The root, where there is one
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: u32,
+    /// Take this algorithm wherever it can do the operation, also in stages of compositions
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<String>,
+    /// Rules of selection, as in the knob coll.rules; tried before the built-in ones
+    #[arg(long, value_name = "RULES", default_value = "")]
+    rules: String,
+    /// Messages that a rank sends at once between hosts in short collectives, and one more, as the
+    /// knob coll.radix
+    #[arg(long, value_name = "N", default_value_t = Thresholds::default().radix)]
+    radix: u32,
     /// Reduce with an operation that does not commute
     #[arg(long)]
     non_commutative: bool,
@@ -69,7 +79,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// Simulates each size and prints a line for it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let machine = machine(arguments)?;
-    let selection = Selection::new(&Thresholds::default());
+    let selection = selection(arguments)?;
     let sizes = match (&arguments.bytes[..], arguments.operation) {
         (_, Operation::Barrier) => &[0][..],
         ([], _) => &[8, 1 << 10, 64 << 10, 1 << 20],
@@ -101,6 +111,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         plot::draw(path, &title, "bytes", &points)?;
     }
     Ok(())
+}
+
+fn selection(arguments: &Arguments) -> Result<Selection, String> {
+    let thresholds = Thresholds { radix: arguments.radix, ..Thresholds::default() };
+    let mut selection = Selection::new(&thresholds);
+    selection.prefer_all(rule_text::parse(&arguments.rules, parse_bytes)?);
+    if let Some(name) = &arguments.algorithm {
+        let operation = match arguments.operation {
+            Operation::ReduceScatter => "reduce_scatter_block",
+            operation => operation.name(),
+        };
+        let rule = format!("{operation}={name}");
+        selection.prefer_all(rule_text::parse(&rule, parse_bytes)?);
+    }
+    Ok(selection)
 }
 
 fn machine(arguments: &Arguments) -> Result<Machine, String> {

@@ -1,0 +1,263 @@
+//! Algorithms with fewer, broader rounds: where latency is longer than the time to send one message
+//! more, a rank sends several at once. For short vectors.
+//!
+//! `radix` is one more than the messages that a rank sends in a round, at least 2. With 2 they are
+//! the binomial tree, recursive doubling and dissemination.
+//!
+//! Source: Ruefenacht, Bull, Booth, "Generalisation of recursive doubling for AllReduce" (2017).
+
+use std::ops::Range;
+
+use crate::builder::Builder;
+use crate::position::Position;
+use crate::shape::Extent;
+
+/// Barrier by dissemination in ceil(log size) rounds, to the base of the radix: in round k a rank
+/// signals the ranks 1, 2, ... times `radix`^k ahead.
+pub fn dissemination(b: &mut Builder, pos: Position, radix: u32) {
+    for (reach, count) in levels(pos.size, radix) {
+        for by in (1..=count).map(|times| times * reach) {
+            b.await_signal(pos.behind(by));
+            b.signal(pos.ahead(by));
+        }
+        b.round();
+    }
+}
+
+/// The powers of the radix below a size, each with how often it may be taken without reaching the
+/// size, less than `radix` times.
+fn levels(size: u32, radix: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> {
+    let powers = std::iter::successors(Some(1u32), move |reach| reach.checked_mul(radix));
+    let powers: Vec<u32> = powers.take_while(|&reach| reach < size).collect();
+    powers.into_iter().map(move |reach| (reach, (radix - 1).min((size - 1) / reach)))
+}
+
+/// A tree whose nodes are numbered from the root, round the ring. The parent of a node is the node
+/// without its lowest digit to the base of the radix that is not 0.
+struct Tree {
+    root: u32,
+    size: u32,
+    radix: u32,
+    node: u32,
+}
+
+impl Tree {
+    fn new(pos: Position, root: u32, radix: u32) -> Tree {
+        Tree { root, size: pos.size, radix, node: pos.behind(root) }
+    }
+
+    fn rank(&self, node: u32) -> u32 {
+        Position::new(self.root, self.size).ahead(node)
+    }
+
+    /// The power of the radix of the lowest digit that is not 0; `None` at the root.
+    fn lowest(&self) -> Option<u32> {
+        let powers = levels(self.size, self.radix).map(|(reach, _)| reach);
+        powers.take_while(|reach| self.node.is_multiple_of(*reach)).last().filter(|_| self.node > 0)
+    }
+
+    fn parent(&self) -> Option<u32> {
+        let reach = self.lowest()?;
+        Some(self.rank(self.node - self.node / reach % self.radix * reach))
+    }
+
+    /// The ranks of the children, in the order of nodes.
+    fn children(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let below = self.lowest().unwrap_or(u32::MAX);
+        let nodes: Vec<u32> = levels(self.size, self.radix)
+            .take_while(|(reach, _)| *reach < below)
+            .flat_map(|(reach, _)| (1..self.radix).map(move |times| u64::from(times * reach)))
+            .map(|by| u64::from(self.node) + by)
+            .filter(|&node| node < self.size.into())
+            .map(|node| node as u32)
+            .collect();
+        nodes.into_iter().map(|node| self.rank(node))
+    }
+}
+
+/// Broadcast down a tree; the largest subtrees are served first.
+pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent, radix: u32) {
+    let tree = Tree::new(pos, root, radix);
+    if let Some(parent) = tree.parent() {
+        b.recv(parent, data);
+        b.round();
+    }
+    tree.children().rev().for_each(|child| b.send(child, data));
+}
+
+/// Reduce up a tree in rank order. All children of a rank are awaited at once, each in scratch
+/// memory of its own. Where order matters the tree stands on rank 0, which passes the result on.
+pub fn reduce(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    (input, output, commutative): (Extent, Option<Extent>, bool),
+    radix: u32,
+) {
+    let base = if commutative { root } else { 0 };
+    let tree = Tree::new(pos, base, radix);
+    let mut result = input;
+    let operands: Vec<Extent> = tree
+        .children()
+        .map(|child| {
+            let operand = b.like(input, input.count);
+            b.recv(child, operand);
+            operand
+        })
+        .collect();
+    if let Some((&last, before)) = operands.split_last() {
+        before.iter().rev().for_each(|&operand| b.reduce(operand, last));
+        b.reduce(input, last);
+        result = last;
+    }
+    match tree.parent() {
+        Some(parent) => b.send(parent, result),
+        None => output.filter(|_| root == base).iter().for_each(|home| b.copy(result, *home)),
+    }
+    if root != base {
+        b.round();
+        if pos.rank == base {
+            b.send(root, result);
+        }
+        if let Some(output) = output {
+            b.recv(base, output);
+        }
+    }
+}
+
+/// Nodes made of any number of ranks: the first nodes stand for two adjacent ranks each, of which
+/// the upper one acts. Their number is a product of factors up to the radix.
+struct Nodes {
+    factors: Vec<u32>,
+    count: u32,
+    pairs: u32,
+}
+
+impl Nodes {
+    /// As many nodes as there can be, but at least half as many as ranks.
+    fn new(size: u32, radix: u32) -> Nodes {
+        let mut count = size;
+        loop {
+            if let Some(factors) = factors(count, radix) {
+                return Nodes { factors, count, pairs: size - count };
+            }
+            count -= 1;
+        }
+    }
+
+    fn ranks(&self, node: u32) -> Range<u32> {
+        match node < self.pairs {
+            true => 2 * node..2 * node + 2,
+            false => node + self.pairs..node + self.pairs + 1,
+        }
+    }
+
+    fn rank(&self, node: u32) -> u32 {
+        self.ranks(node).end - 1
+    }
+
+    fn node_of(&self, rank: u32) -> u32 {
+        if rank < 2 * self.pairs { rank / 2 } else { rank - self.pairs }
+    }
+}
+
+/// The fewest factors of a number, each at most `radix`, the largest first; `None` if a prime factor
+/// is larger.
+fn factors(mut number: u32, radix: u32) -> Option<Vec<u32>> {
+    let mut factors = Vec::new();
+    while number > 1 {
+        let factor = (2..=radix).rev().find(|factor| number.is_multiple_of(*factor))?;
+        factors.push(factor);
+        number /= factor;
+    }
+    Some(factors)
+}
+
+/// Allreduce by recursive multiplying: in each round, groups of up to `radix` nodes send each other
+/// what they have, and each combines it in rank order. Two rounds more where the number of ranks
+/// has a prime factor above the radix.
+pub fn allreduce(b: &mut Builder, pos: Position, input: Extent, output: Extent, radix: u32) {
+    let nodes = Nodes::new(pos.size, radix);
+    let node = nodes.node_of(pos.rank);
+    let (folded, acting) = (nodes.ranks(node).start, nodes.rank(node));
+    if folded != acting && pos.rank == folded {
+        b.send(acting, input);
+        b.round();
+        return b.recv(acting, output);
+    }
+    let most = nodes.factors.first().copied().unwrap_or(1);
+    let slots: Vec<Extent> = (0..most.max(2)).map(|_| b.like(input, input.count)).collect();
+    let mut mine = input;
+    if folded != acting {
+        b.recv(folded, slots[0]);
+        b.copy(input, slots[1]);
+        b.reduce(slots[0], slots[1]);
+        b.copy(slots[1], output);
+        mine = output;
+    }
+    let mut reach = 1;
+    for &factor in &nodes.factors {
+        let digit = node / reach % factor;
+        let member = |index: u32| nodes.rank(node - digit * reach + index * reach);
+        for by in 1..factor {
+            let (to, from) = ((digit + by) % factor, (digit + factor - by) % factor);
+            b.recv(member(from), slots[from as usize]);
+            b.send(member(to), mine);
+        }
+        b.copy(mine, slots[digit as usize]);
+        let last = slots[factor as usize - 1];
+        slots[..factor as usize - 1].iter().rev().for_each(|&operand| b.reduce(operand, last));
+        b.copy(last, output);
+        mine = output;
+        reach *= factor;
+    }
+    debug_assert_eq!(reach, nodes.count);
+    if mine.span() != output.span() {
+        b.copy(mine, output);
+    }
+    if folded != acting {
+        b.round();
+        b.send(folded, output);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_reaches_every_rank_once() {
+        for (size, radix) in (1..50).flat_map(|size| (2..9).map(move |radix| (size, radix))) {
+            for root in [0, size / 2] {
+                let tree = |rank| Tree::new(Position::new(rank, size), root, radix);
+                let mut parents = vec![None; size as usize];
+                for rank in 0..size {
+                    for child in tree(rank).children() {
+                        assert_eq!(parents[child as usize].replace(rank), None);
+                    }
+                }
+                for rank in 0..size {
+                    assert_eq!(tree(rank).parent(), parents[rank as usize]);
+                    assert_eq!(parents[rank as usize].is_none(), rank == root);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_are_products_of_small_factors() {
+        assert_eq!(factors(1024, 8), Some(vec![8, 8, 8, 2]));
+        assert_eq!(factors(22, 8), None);
+        let nodes = Nodes::new(22, 8);
+        assert_eq!((nodes.count, nodes.pairs), (21, 1));
+        for (size, radix) in (1..200).flat_map(|size| (2..9).map(move |radix| (size, radix))) {
+            let nodes = Nodes::new(size, radix);
+            assert!(
+                nodes.pairs <= nodes.count && nodes.factors.iter().product::<u32>() == nodes.count
+            );
+            for rank in 0..size {
+                assert!(nodes.ranks(nodes.node_of(rank)).contains(&rank));
+            }
+        }
+    }
+}
