@@ -61,5 +61,6 @@ mod stall;
 pub mod start;
 mod stopped_ranks;
 mod unfinalized;
+mod user_stack;
 mod wait_graph;
 pub mod wrap_table;

@@ -36,6 +36,11 @@ impl Reaper {
         self.spared.push(child);
     }
 
+    /// No longer leaves out a child, which has ended.
+    pub fn take_back(&mut self, child: Pid) {
+        self.spared.retain(|spared| *spared != child);
+    }
+
     /// Sends a signal to all children of the job. Returns true if there was one.
     pub fn signal(&self, signal: Signal) -> bool {
         let children = children();

@@ -54,6 +54,8 @@ pub struct Settings {
     pub stall_abort: bool,
     /// What the failure of a rank or a host means for the others.
     pub on_failure: OnFailure,
+    /// Reports take the stacks of the ranks (`--stack-traces`).
+    pub stack_traces: bool,
     /// Silence after which a host is lost, if not [`DEFAULT_DEAD_AFTER`].
     pub dead_after: Option<Duration>,
     /// Time for the first message of a host, if not [`DEFAULT_START_TIMEOUT`]; zero for no limit.

@@ -78,6 +78,28 @@ fn an_exit_between_init_and_finalize_ends_the_job() {
 }
 
 #[test]
+fn a_stall_report_has_stacks() {
+    use std::os::unix::fs::PermissionsExt as _;
+    // A stand-in for the tool of elfutils, which attaches to nothing.
+    let folder = std::env::temp_dir().join(format!("verbena-stacks-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let tool = folder.join("eu-stack");
+    std::fs::write(&tool, "#!/bin/sh\necho \"TID $4:\"\necho '#0 in_a_lock'\n").unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let rank = rank();
+    let line = "--stall-timeout 0.4 --stack-traces -n 2 RANK init 0:call=MPI_Recv 0:wait=1 sleep=6";
+    let words: Vec<&str> =
+        line.split(' ').map(|word| if word == "RANK" { &rank } else { word }).collect();
+    let ran = finish(spawn(command(&words).env("PATH", path)));
+    std::fs::remove_dir_all(&folder).unwrap();
+    for rank in 0..2 {
+        assert!(ran.err.contains(&format!("the stack of rank {rank} (pid ")), "{ran:?}");
+    }
+    assert!(ran.err.contains("\n  #0 in_a_lock\n"), "{ran:?}");
+}
+
+#[test]
 fn ranks_that_all_lack_finalize_are_named_without_a_failure() {
     let ran = mpiexec("-n 3 RANK init 1:sleep=0.1");
     assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");

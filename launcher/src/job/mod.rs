@@ -12,6 +12,7 @@
 mod control;
 mod deaths;
 mod ending;
+mod stacks;
 mod state;
 mod status;
 mod upstream;
@@ -178,6 +179,10 @@ impl Job {
                 }
             }
             Source::StdinPipe => self.write_input(),
+            Source::Stack => {
+                let taken = self.watch.stacks.read();
+                self.print_stack(taken);
+            }
         }
     }
 
@@ -202,7 +207,8 @@ impl Job {
         let deadlock = self.watch.deadlock.as_ref().map(DeadlockDetector::deadline);
         let stopped = self.watch.stopped.deadline();
         let unfinalized = self.watch.unfinalized.deadline();
-        let looks = [stall, deadlock, stopped, absent, foreign, unfinalized];
+        let stacks = self.watch.stacks.deadline();
+        let looks = [stall, deadlock, stopped, absent, foreign, unfinalized, stacks];
         let own = looks.into_iter().chain([self.phase_deadline(), heartbeat]);
         own.chain([output, self.clock.deadline()]).flatten().min()
     }
@@ -215,6 +221,7 @@ impl Job {
         self.check_stopped(now);
         self.check_absent(now);
         self.check_foreign(now);
+        self.check_stacks(now);
         if let Some(line) = self.clock.limit_reached(now) {
             self.print(&line);
             self.print_table();

@@ -25,6 +25,7 @@ use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start::LocalRanks;
 use crate::stopped_ranks::StoppedRanks;
 use crate::unfinalized::Unfinalized;
+use crate::user_stack::UserStacks;
 
 /// The meaning of a descriptor in the poll set.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,8 @@ pub(super) enum Source {
     Sink(usize),
     Stdin,
     StdinPipe,
+    /// The tool that reads a rank's stack.
+    Stack,
 }
 
 /// The phases of a job. Each leads to a later one.
@@ -94,6 +97,7 @@ pub(super) struct Watch {
     pub(super) stopped: StoppedRanks,
     pub(super) absent: AbsentRanks,
     pub(super) unfinalized: Unfinalized,
+    pub(super) stacks: UserStacks,
     pub(super) foreign: ForeignMpi,
 }
 
@@ -129,6 +133,7 @@ impl Watch {
             stopped: StoppedRanks::default(),
             absent: AbsentRanks::default(),
             unfinalized: Unfinalized::default(),
+            stacks: UserStacks::new(settings.stack_traces),
             foreign: ForeignMpi::new(now),
         }
     }
@@ -155,6 +160,7 @@ impl Job {
         all.extend(output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)));
         all.extend(input.readable().map(|file| (Source::Stdin, file, PollFlags::IN)));
         all.extend(input.writable().map(|(_, file)| (Source::StdinPipe, file, PollFlags::OUT)));
+        all.extend(self.watch.stacks.readable().map(|file| (Source::Stack, file, PollFlags::IN)));
         all
     }
 

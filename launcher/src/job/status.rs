@@ -104,6 +104,7 @@ impl Job {
                 process_state::describe(rank, line.pid, &line.seen, idle_for)
             })
             .collect();
+        self.request_stacks(&lines);
         if self.upstream.is_some() {
             self.local.output.send(&FromHost::Table { lines, notes });
             return false;

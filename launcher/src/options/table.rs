@@ -23,6 +23,7 @@ pub(super) enum Id {
     StallAbort,
     OnFailure,
     KeepGoing,
+    StackTraces,
     Explain,
     Check,
     ReportOutcome,
@@ -114,6 +115,13 @@ const JOB: &[Spec] = &[
         &["enable-recovery", "disable-auto-cleanup"],
         &[],
         "as --on-failure continue",
+    ),
+    spec(
+        Id::StackTraces,
+        &["stack-traces", "get-stack-traces"],
+        &[],
+        "add the stacks of up to 8 ranks on each host to reports of stalls and to Ctrl-\\, by \
+         eu-stack or gdb; this interrupts the system call that a rank is in",
     ),
     spec(
         Id::Explain,
