@@ -239,8 +239,10 @@ knobs! {
         "memory that stays registered, and therefore pinned, at once; at most half of the limit on locked memory");
     VERBS_CREDITS: Count = Row::count("verbs.credits", "frames", 32, 4..=1024,
         "frames that each peer may have in flight to this process; as many receive buffers are kept for each peer");
-    VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 512, 1..=65_536,
-        "RDMA connections that a process keeps at once; beyond that the least recently used one is closed");
+    VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 128, 1..=65_536,
+        "RDMA connections that a process keeps at once; messages of further peers go by unreliable datagrams, which are acknowledged and repeated");
+    VERBS_CONNECT_AFTER: Count = Row::count("verbs.connect_after", "messages", 16, 0..=1_000_000,
+        "messages to a peer by unreliable datagrams after which it gets a connection, while there is space for one");
     VERBS_EAGER_RDMA_PEERS: Count = Row::count("verbs.eager_rdma_peers", "peers", 8, 0..=1024,
         "peers, the most active ones, that may write small messages straight into this process's memory (eager RDMA), which it polls while it does not sleep (0: none, in either direction)")
         .formerly("verbs.rings");

@@ -108,6 +108,7 @@ pub fn wireup(bytes: &[u8]) -> bool {
         fuzzing::wireup_msg(bytes),
         fuzzing::address(bytes),
         fuzzing::message(bytes) > 0,
+        fuzzing::packet(bytes),
         fuzzing::eager_rdma_slot(bytes, 1).is_some(),
         fuzzing::ring_control(bytes),
     ];

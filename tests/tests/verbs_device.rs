@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use config::Rendezvous;
 use fabric::sim::Rng;
 use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
 use tests::conformance::{Job, Weather, one_sided, storm};
@@ -191,6 +192,101 @@ fn packets_are_lost_and_queue_pairs_fail() {
     alone("packets_are_lost_and_queue_pairs_fail", options, || {
         let quick = Settings { ack_timeout: 8, retries: 6, eager_rdma_threshold: 0, ..settings() };
         stormy(3, &quick, 0, 400);
+    });
+}
+
+#[test]
+fn datagrams_are_lost_and_come_late() {
+    let options = "loss=50000 late=2000 lots=500 refuse=100000";
+    alone("datagrams_are_lost_and_come_late", options, || {
+        let copied =
+            Settings { connect_after: u32::MAX, rendezvous: Rendezvous::Copy, ..settings() };
+        for ranks in [2, 4] {
+            stormy(ranks, &copied, 0, 300);
+        }
+    });
+}
+
+/// Peers get connections and lose them, by traffic, faults, and operations that need one.
+#[test]
+fn few_connections_change_hands() {
+    let options = "loss=3000 broken=1000 prefetch=2 late=500 rnr=2000";
+    alone("few_connections_change_hands", options, || {
+        for (connections, connect_after, every) in [(1, 0, 0), (1, 3, 30), (2, 1, 0), (3, 0, 60)] {
+            let few = Settings {
+                connections,
+                connect_after,
+                ack_timeout: 8,
+                retries: 6,
+                eager_rdma_threshold: 4,
+                ..settings()
+            };
+            stormy(5, &few, every, 250);
+        }
+    });
+}
+
+/// Runs so many rounds in which all ranks send 8 bytes to all others. Returns the time of each
+/// round and the connections of all ranks.
+fn all_to_all(ranks: u32, settings: &Settings, rounds: usize) -> (Duration, u32) {
+    let mut ends = transports(ranks, settings);
+    let mut began = Instant::now();
+    let mut sinks: Vec<Frames> = (0..ranks).map(|_| Frames::default()).collect();
+    let header = Header::new(Kind::Data);
+    for round in 0..rounds + 3 {
+        if round == 3 {
+            // Without what is done once.
+            began = Instant::now();
+        }
+        let mut left: Vec<Vec<u32>> =
+            (0..ranks).map(|me| (1..ranks).map(|step| (me + step) % ranks).collect()).collect();
+        let expected = (round + 1) * (ranks as usize - 1);
+        while left.iter().any(|left| !left.is_empty()) || sinks.iter().any(|sink| sink.0 < expected)
+        {
+            for ((end, sink), left) in ends.iter_mut().zip(&mut sinks).zip(&mut left) {
+                left.retain(|&peer| {
+                    let posted = end.post(Peer(peer), &header, 8, |slot| slot.fill(7));
+                    posted.expect("a peer") == Post::NoSpace
+                });
+                end.poll(sink);
+            }
+            assert!(began.elapsed() < LIMIT, "round {round} does not end");
+        }
+    }
+    let time = began.elapsed() / rounds as u32;
+    (time, ends.iter().map(VerbsTransport::connections).sum())
+}
+
+#[test]
+fn a_limit_of_connections_costs_little() {
+    alone("a_limit_of_connections_costs_little", "", || {
+        let [mut all, mut few] = [Duration::MAX; 2];
+        for _ in 0..3 {
+            let (time, connections) = all_to_all(16, &settings(), 40);
+            assert_eq!(connections, 16 * 15);
+            all = all.min(time);
+            let limited = Settings { connections: 2, ..settings() };
+            let (time, connections) = all_to_all(16, &limited, 40);
+            assert!(connections <= 16 * 2, "{connections} connections");
+            few = few.min(time);
+        }
+        println!("8 bytes among 16 ranks: {all:?}; with 2 connections each {few:?}");
+        // Far from what a connection for each message would take, on any machine.
+        assert!(few < 5 * all, "{few:?} with 2 connections, {all:?} without a limit");
+    });
+}
+
+#[test]
+fn memory_does_not_grow_with_peers() {
+    const MIB: usize = 1 << 20;
+    alone("memory_does_not_grow_with_peers", "", || {
+        for size in [2, 1000, 10_000] {
+            let store = Box::new(InProcessStore::default());
+            let transport = VerbsTransport::open(settings(), Peer(0), size, [3; 32], store);
+            let [now, most] = transport.expect("a transport").pinned_bytes();
+            println!("{size} processes: {now} bytes pinned at start, at most {most}");
+            assert!(now <= 16 * MIB && most <= 64 * MIB, "{now} bytes at start, at most {most}");
+        }
     });
 }
 

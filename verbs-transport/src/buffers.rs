@@ -12,7 +12,7 @@ use crate::memory::Pool;
 const SHORT_BYTES: usize = 256;
 /// Marks the number of a slot for frames of any length.
 pub(crate) const LONG: u32 = 1 << 31;
-/// Most connections whose windows the frame slots hold at once.
+/// Most peers whose windows the frame slots hold at once.
 const MAX_FULL_WINDOWS: u32 = 64;
 
 /// Slots for frames and for control messages. Frames lie after [`SLOT_HEADER`] bytes, so that a
@@ -26,16 +26,18 @@ pub(crate) struct SendBuffers {
 }
 
 impl SendBuffers {
-    /// Returns the pools for frames of up to `message` bytes, `window` of them for each peer, and
-    /// `controls` control messages for each of `max_connections`.
+    /// Returns the pools for frames of up to `message` bytes, `window` of them for each of the
+    /// `peers`, and `controls` control messages for each of `max_connections`.
     pub(crate) fn new(
         pd: &Arc<Pd>,
         message: usize,
         window: u32,
         controls: u32,
         max_connections: u32,
+        peers: u32,
     ) -> SendBuffers {
-        let frames = max_connections.min(MAX_FULL_WINDOWS) * window;
+        // Peers without a connection need slots as well.
+        let frames = peers.clamp(1, MAX_FULL_WINDOWS) * window;
         SendBuffers {
             long: Pool::new(pd, SLOT_HEADER + message, frames),
             short: Pool::new(pd, SHORT_BYTES, frames),
@@ -61,6 +63,12 @@ impl SendBuffers {
         self.long.take().ok().flatten().map(|slot| slot | LONG)
     }
 
+    /// Returns the registered bytes: now, and at most.
+    pub(crate) fn registered(&self) -> [usize; 2] {
+        let pools = [&self.long, &self.short, &self.control].map(Pool::registered);
+        [0, 1].map(|which| pools.iter().map(|pool| pool[which]).sum())
+    }
+
     /// Returns a slot of a frame.
     #[inline]
     pub(crate) fn put(&mut self, slot: u32) {
@@ -75,6 +83,16 @@ impl SendBuffers {
             _ => self.long.sge(unacked.slot & !LONG, SLOT_HEADER),
         };
         without_slot_header(slot, unacked.bytes)
+    }
+
+    /// Returns the bytes of an unacknowledged message.
+    pub(crate) fn message(&self, unacked: &Unacked) -> &[u8] {
+        let len = SLOT_HEADER + unacked.bytes as usize;
+        let bytes = match unacked.slot & LONG {
+            0 => self.short.bytes(unacked.slot, len),
+            _ => self.long.bytes(unacked.slot & !LONG, len),
+        };
+        &bytes[SLOT_HEADER..]
     }
 
     /// Writes the acknowledgement into the prefix of a message that is about to be sent.

@@ -19,6 +19,30 @@ use crate::wireup_msg::{Address, Kind, WireupMsg};
 const CHECK_DEVICE_AFTER: u32 = 8;
 
 impl VerbsTransport {
+    /// Makes endpoint `at` reachable: looks its address up, and then lets its messages go by
+    /// datagrams. It is connected as well if operations wait for that.
+    #[cold]
+    pub(crate) fn reach(&mut self, at: usize) {
+        let endpoint = &self.endpoints[at];
+        if endpoint.failed.is_some() {
+            return;
+        }
+        if endpoint.conn.addr.is_none() {
+            self.wireup.add_pending(at, &mut self.endpoints[at].conn);
+            return self.look_up(at);
+        }
+        if endpoint.flow.window == 0 {
+            self.use_datagrams(at);
+        }
+        let endpoint = &self.endpoints[at];
+        let has_window = endpoint.flow.window > 0;
+        if endpoint.needs_connection() || !has_window {
+            self.connect(at);
+        } else if self.config.settings.connect_after == 0 {
+            self.promote(at);
+        }
+    }
+
     /// Begins to connect endpoint `at` unless that is under way.
     #[cold]
     pub(crate) fn connect(&mut self, at: usize) {
@@ -41,7 +65,7 @@ impl VerbsTransport {
             Ok(None) => endpoint.conn.retry_at = Instant::now() + self.wireup.look_up_interval(),
             Ok(Some(addr)) => {
                 endpoint.conn.addr = Some(addr);
-                self.connect(at);
+                self.reach(at);
             }
             Err(why) => self.fail(at, why),
         }
@@ -59,10 +83,10 @@ impl VerbsTransport {
                 self.give_up_reconnecting(at);
             } else if endpoint.conn.is_connecting() {
                 if now >= endpoint.conn.retry_at {
-                    self.repeat_request(at, now);
+                    self.repeat_request(at);
                 }
                 self.wireup.add_pending(at, &mut self.endpoints[at].conn);
-            } else if endpoint.conn.is_idle() && endpoint.needs_connection() {
+            } else if endpoint.conn.is_idle() && endpoint.needs_attention() {
                 let has_addr = endpoint.conn.addr.is_some();
                 let is_due = now >= endpoint.conn.retry_at;
                 self.wireup.add_pending(at, &mut self.endpoints[at].conn);
@@ -95,9 +119,9 @@ impl VerbsTransport {
     }
 
     /// Sends the request of an endpoint that is connecting once more.
-    fn repeat_request(&mut self, at: usize, now: Instant) {
+    fn repeat_request(&mut self, at: usize) {
         self.send_req(at);
-        self.warn_unanswered(at, now);
+        self.warn_unanswered(at, self.endpoints[at].conn.created_at);
         let endpoint = &mut self.endpoints[at];
         if endpoint.conn.retries > CHECK_DEVICE_AFTER {
             // The peer's port may have another address now.
@@ -110,10 +134,10 @@ impl VerbsTransport {
 
     /// Warns once about a peer that was never connected and does not answer. It may compute;
     /// therefore nothing else follows.
-    fn warn_unanswered(&mut self, at: usize, now: Instant) {
+    pub(crate) fn warn_unanswered(&mut self, at: usize, since: Instant) {
         let (endpoint, limit) = (&mut self.endpoints[at], self.config.settings.connect_warn_after);
         let conn = &mut endpoint.conn;
-        let is_due = !conn.warned && now - conn.created_at > limit;
+        let is_due = !conn.warned && since.elapsed() > limit;
         let Some(addr) = conn.addr.filter(|_| is_due) else { return };
         conn.warned = true;
         let (peer, port) = (endpoint.peer.0, self.adapter.describe());
@@ -136,17 +160,25 @@ impl VerbsTransport {
             return;
         }
         let Ok(at) = self.endpoints.get_or_create(Peer(message.from)) else { return };
-        let addr = Address { port: message.port, ud_qpn };
+        let takes_datagrams = message.takes_datagrams;
+        let addr = Address { port: message.port, ud_qpn, takes_datagrams };
         if message.frame as usize != self.config.caps.frame {
-            return self.on_frame_size_mismatch(at, message, addr);
+            if message.kind == Kind::Req {
+                self.endpoints[at].conn.addr = Some(addr);
+                self.send_msg(at, Kind::Rep);
+            }
+            return self.on_frame_size_mismatch(at, message.frame as usize);
         }
         let endpoint = &mut self.endpoints[at];
         if endpoint.failed.is_some() {
             return;
         }
         endpoint.conn.set_addr(addr);
-        if message.kind == Kind::Disconnect {
-            return self.on_disconnect(at, message);
+        match message.kind {
+            Kind::Disconnect => return self.on_disconnect(at, message),
+            Kind::Decline => return self.on_decline(at, message),
+            Kind::Release => return self.on_release(at, message),
+            Kind::Req | Kind::Rep => {}
         }
         let received = Received {
             epoch: message.epoch,
@@ -158,14 +190,10 @@ impl VerbsTransport {
         self.apply(at, actions, Some(message));
     }
 
-    /// Fails a peer whose frames have another size, and notifies it.
-    fn on_frame_size_mismatch(&mut self, at: usize, message: &WireupMsg, addr: Address) {
-        if message.kind == Kind::Req {
-            self.endpoints[at].conn.addr = Some(addr);
-            self.send_msg(at, Kind::Rep);
-        }
-        let [theirs, ours] = [message.frame as usize, self.config.caps.frame]
-            .map(|frame| frame.saturating_sub(PREFIX));
+    /// Fails a peer whose frames have bodies of another size.
+    pub(crate) fn on_frame_size_mismatch(&mut self, at: usize, frame: usize) {
+        let [theirs, ours] =
+            [frame, self.config.caps.frame].map(|frame| frame.saturating_sub(PREFIX));
         self.fail(
             at,
             format!(
@@ -194,11 +222,12 @@ impl VerbsTransport {
         }
         match self.try_apply(at, actions, message) {
             Ok(()) => {}
-            // All connections are too young to be closed. The peer repeats its request.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.drain(at);
-                self.endpoints[at].conn.handshake.reset();
-                self.resume_later(at);
+                if message.is_some() {
+                    self.send_msg(at, Kind::Decline);
+                    self.compare_connections(at);
+                }
+                self.give_up_connecting(at);
             }
             Err(error) => self.break_connection(at, &error.to_string()),
         }
@@ -211,7 +240,9 @@ impl VerbsTransport {
         message: Option<&WireupMsg>,
     ) -> io::Result<()> {
         if actions.create {
-            self.create_qp(at)?;
+            let is_urgent = self.endpoints[at].is_urgent();
+            let is_urgent = is_urgent || message.is_some_and(|message| message.is_urgent);
+            self.create_qp(at, is_urgent)?;
         }
         if let Some(message) = message.filter(|_| actions.move_to_rtr) {
             self.move_to_rtr(at, message)?;

@@ -11,7 +11,7 @@ impl VerbsTransport {
         let Self { endpoints, send, config, .. } = self;
         let endpoint = &mut endpoints[at];
         if !endpoint.is_ready() {
-            // The next handshake reports it to the peer.
+            self.acknowledge_soon(at);
             return true;
         }
         if endpoint.tx.used >= config.send_depth {

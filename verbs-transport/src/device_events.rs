@@ -29,7 +29,8 @@ impl VerbsTransport {
             // Still the same, or the port has none now: another event follows.
             Ok(false) | Err(_) => return,
         }
-        let address = Address { port: self.adapter.port.address, ud_qpn: self.wireup.ud.number() };
+        let ud_qpn = self.wireup.ud.number();
+        let address = Address { port: self.adapter.port.address, ud_qpn, takes_datagrams: true };
         if let Err(why) = self.wireup.publish(self.endpoints.me(), &address) {
             eprintln!("verbena: cannot publish the new RDMA address of this process: {why}");
         }
@@ -39,8 +40,11 @@ impl VerbsTransport {
             conn.ah = None;
             if !conn.is_idle() {
                 self.break_connection(at, "the addresses of the RDMA port have changed");
-                // Peers that wait for a frame must be told as well.
-                self.connect(at);
+            }
+            // Peers that wait for a frame must be told as well.
+            if let Some(link) = &mut self.endpoints[at].link {
+                link.is_unknown = true;
+                self.acknowledge_soon(at);
             }
         }
     }

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use fabric::{Header, Peer, PeerFailed, Sink};
 
+use crate::datagram::link::{AckState, Link};
 use crate::eager_rdma::channel::Channel;
 use crate::ibv::Qp;
 use connection::Connection;
@@ -31,6 +32,10 @@ pub(crate) struct Endpoint {
     pub(crate) rma: RmaQueue,
     pub(crate) eager_rdma: Channel,
     pub(crate) conn: Connection,
+    /// The datagram path, from first use on.
+    pub(crate) link: Option<Box<Link>>,
+    /// Frames of both directions when connections were compared last.
+    pub(crate) frames_before: u32,
     /// The poll in which it was last used.
     pub(crate) used_at: u64,
     /// Why the peer counts as failed.
@@ -46,6 +51,8 @@ impl Endpoint {
             rma: RmaQueue::new(),
             eager_rdma: Channel::default(),
             conn: Connection::new(now),
+            link: None,
+            frames_before: 0,
             used_at: 0,
             failed: None,
         }
@@ -69,7 +76,7 @@ impl Endpoint {
     #[inline]
     pub(crate) fn on_ack(&mut self, seq: u32, free: impl FnMut(u32)) -> Result<(), &'static str> {
         if self.flow.on_ack(seq, free)? {
-            self.conn.works();
+            if self.is_ready() { self.conn.works() } else { self.conn.is_alive() }
         }
         Ok(())
     }
@@ -84,11 +91,33 @@ impl Endpoint {
     }
 
     /// Returns whether something must go to the peer.
-    pub(crate) fn needs_connection(&self) -> bool {
+    pub(crate) fn needs_address(&self) -> bool {
         self.flow.no_credit
             || self.flow.credit_due
             || !self.flow.unacked.is_empty()
             || !self.rma.ops.is_empty()
+            || self.link.as_ref().is_some_and(|link| link.ack != AckState::None)
+    }
+
+    /// Returns whether something must go to the peer that only a connection can carry.
+    pub(crate) fn is_urgent(&self) -> bool {
+        let lacks_datagrams = self.conn.addr.is_some_and(|addr| !addr.takes_datagrams);
+        !self.rma.ops.is_empty() || (lacks_datagrams && self.needs_address())
+    }
+
+    /// Returns whether something must go to the peer on a connection.
+    pub(crate) fn needs_connection(&self) -> bool {
+        self.is_urgent() || (self.conn.is_wanted && self.needs_address())
+    }
+
+    /// Returns whether the endpoint waits for an address or a connection.
+    pub(crate) fn needs_attention(&self) -> bool {
+        self.needs_connection() || (self.conn.addr.is_none() && self.needs_address())
+    }
+
+    /// Returns the frames of both directions.
+    pub(crate) fn frames(&self) -> u32 {
+        self.flow.tx_seq.wrapping_add(self.flow.rx_seq)
     }
 
     /// Returns the error for operations on a failed peer.
@@ -102,7 +131,9 @@ impl Endpoint {
     /// Ends the connection and returns its queue pair; `free` gets the slots of control messages
     /// under way. Unfinished requests start over on the next connection.
     pub(crate) fn disconnect(&mut self, free: impl FnMut(u32)) -> Option<Qp> {
-        self.flow.disconnect();
+        if self.tx.qp.is_some() {
+            self.flow.disconnect();
+        }
         self.rma.disconnect();
         self.tx.disconnect(free)
     }
@@ -111,6 +142,13 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_idle_endpoint_is_small() {
+        let (endpoint, link) = (size_of::<Endpoint>(), size_of::<Link>());
+        println!("{endpoint} bytes for an endpoint, {link} for its link");
+        assert!(endpoint <= 768 && link <= 256, "{endpoint} bytes, {link} bytes");
+    }
 
     #[test]
     fn space_ends_with_the_window_and_with_the_send_queue() {

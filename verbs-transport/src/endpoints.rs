@@ -113,7 +113,7 @@ impl Endpoints {
     /// Gives endpoint `at` a new queue pair.
     pub(crate) fn attach(&mut self, at: usize, qp: Qp) {
         self.by_qp.insert(qp.number(), at as u32);
-        self.list[at].tx.qp = Some(qp);
+        self.list[at].tx.connecting = Some(qp);
         self.connected += 1;
     }
 
@@ -131,6 +131,12 @@ impl Endpoints {
             u64::from(endpoint.flow.rx_seq) + u64::from(endpoint.flow.acked) + endpoint.used_at
         };
         self.list.iter().map(counts).fold(0, u64::wrapping_add)
+    }
+
+    /// Returns the endpoints with a queue pair.
+    pub(crate) fn with_queue_pairs(&self) -> impl Iterator<Item = u32> + '_ {
+        let serves = |(&qpn, &at): (&u32, &u32)| self.list[at as usize].tx.is_on(qpn).then_some(at);
+        self.by_qp.iter().filter_map(serves)
     }
 
     /// Returns the number of endpoints with a queue pair.

@@ -31,6 +31,11 @@ impl VerbsTransport {
                 if self.endpoints[at].is_ready() {
                     self.close(at);
                 }
+                // Twice: if it is lost, the peer waits for nothing until its limit.
+                for _ in 0..2 {
+                    self.acknowledge_soon(at);
+                    self.send_acknowledgements();
+                }
             }
         }
         is_flushed
@@ -43,7 +48,10 @@ impl VerbsTransport {
         let has_sent_all = !has_unacked && endpoint.rma.ops.is_empty();
         match endpoint.is_ready() {
             true => endpoint.tx.used == 0 || (has_sent_all && !in_time),
-            false => !has_unacked || endpoint.failed.is_some() || !in_time,
+            false => {
+                let is_sent = !has_unacked && self.wireup.ud.is_flushed();
+                is_sent || endpoint.failed.is_some() || !in_time
+            }
         }
     }
 }

@@ -61,6 +61,11 @@ impl Handshake {
         Handshake { phase: Phase::Idle, epoch: 0, qpn: 0, peer_qpn: 0 }
     }
 
+    /// Returns whether there is no queue pair.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
     /// Returns whether a message of this end needs a reply.
     pub(crate) fn wants_reply(&self) -> bool {
         self.phase != Phase::Ready

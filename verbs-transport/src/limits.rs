@@ -45,8 +45,10 @@ fn rendezvous_min(settings: &Settings, port: &Port) -> (u64, u64) {
     }
 }
 
-/// Completions besides those of connections.
-const OTHER_COMPLETIONS: u32 = UdEndpoint::COMPLETIONS + 64;
+/// Returns the completions besides those of connections, in a job of `size`.
+fn other_completions(size: u32) -> u32 {
+    UdEndpoint::completions(size) + 64
+}
 
 /// Returns the completions that one connection can have in the queue.
 fn completions_each(credits: u32) -> u32 {
@@ -54,8 +56,8 @@ fn completions_each(credits: u32) -> u32 {
 }
 
 /// Returns the completions that so many connections, and all else, can have in the queue.
-pub(crate) fn completions_for(connections: u32, credits: u32) -> u32 {
-    OTHER_COMPLETIONS + connections * completions_each(credits)
+pub(crate) fn completions_for(connections: u32, credits: u32, size: u32) -> u32 {
+    other_completions(size) + connections * completions_each(credits)
 }
 
 /// Returns the most connections that settings and device allow.
@@ -68,7 +70,7 @@ fn max_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
     settings
         .connections
         .min(size.saturating_sub(1))
-        .min(limit(device.max_cqe, OTHER_COMPLETIONS, completions_each(credits)))
+        .min(limit(device.max_cqe, other_completions(size), completions_each(credits)))
         .min(limit(device.max_srq_wr, REPOST_BATCH, ReceiveQueue::per_connection(credits)))
         .min(limit(device.max_qp, 1, 1))
         .max(1)

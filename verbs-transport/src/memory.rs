@@ -188,6 +188,11 @@ impl Pool {
         self.put(exposed.slot);
     }
 
+    /// Returns the registered bytes: now, and at most.
+    pub(crate) fn registered(&self) -> [usize; 2] {
+        [self.chunks.len(), self.max_chunks].map(|chunks| chunks * (self.slot << self.chunk_order))
+    }
+
     /// Returns the bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot

@@ -54,6 +54,12 @@ impl VerbsTransport {
             }
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
+        let endpoint = &self.endpoints[at];
+        let is_first = !endpoint.is_ready() && endpoint.rma.ops.is_empty();
+        if is_first && !matches!(what, OneSided::Atomic(..)) {
+            // What is begun would have to take a connection from others.
+            return Ok(if self.may_connect(at) { Transfer::NoSpace } else { Transfer::Refused });
+        }
         let Ok(mr) = self.registrations.acquire(memory, access) else {
             return Ok(Transfer::Refused);
         };

@@ -9,6 +9,7 @@ use crate::buffers::SendBuffers;
 use crate::coalesce::Coalescer;
 use crate::completions::Completions;
 use crate::credit::Credit;
+use crate::datagram::queue::Datagrams;
 use crate::device::Port;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoint::send_queue::CONTROL_SENDS;
@@ -53,16 +54,17 @@ impl VerbsTransport {
         let (pd, config) = (&adapter.pd, Config::new(settings, &port, size));
         let (settings, max_connections) = (&config.settings, config.max_connections);
         let channel = Channel::new(&port.context).map_err(step("making a completion channel"))?;
-        let entries = completions_for(max_connections.min(FIRST_CONNECTIONS), settings.credits);
+        let entries =
+            completions_for(max_connections.min(FIRST_CONNECTIONS), settings.credits, size);
         let cq = Cq::new(&channel, entries).map_err(step("making a completion queue"))?;
         let (credits, message) = (settings.credits, max_message(config.caps.frame));
         let mut recv = ReceiveQueue::new(pd, message, credits, max_connections)
             .map_err(step("making a shared receive queue"))?;
-        let ud = UdEndpoint::new(pd, &cq, &port, &secret)
+        let ud = UdEndpoint::new(pd, &cq, &port, &secret, size)
             .map_err(step("making a datagram queue pair"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
         let wait_set = WaitSet::new(fds).map_err(step("watching its events"))?;
-        let address = Address { port: port.address, ud_qpn: ud.number() };
+        let address = Address { port: port.address, ud_qpn: ud.number(), takes_datagrams: true };
         let mut wireup = Wireup::new(ud, store, secret);
         wireup.publish(me, &address).map_err(Unavailable::Store)?;
         let registrations = Registrations::new(pd, settings)?;
@@ -74,13 +76,15 @@ impl VerbsTransport {
             wireup,
             recv,
             completions: Completions::new(cq),
-            send: SendBuffers::new(pd, message, credits, CONTROL_SENDS, max_connections),
+            send: SendBuffers::new(pd, message, credits, CONTROL_SENDS, max_connections, size - 1),
             rings: Rings::new(pd, credits, settings.eager_rdma_peers, max_connections),
             coalescer: Coalescer::new(config.caps.frame),
             adapter,
             wait_set,
             config,
             credit: Credit::default(),
+            datagrams: Datagrams::new(),
+            compared_at: 0,
             reports: Reports::default(),
             polls: 0,
             flushing_since: None,

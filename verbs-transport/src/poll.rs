@@ -47,6 +47,9 @@ impl VerbsTransport {
         if !self.wireup.pending.is_empty() {
             self.progress_wireup();
         }
+        if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {
+            self.progress_links();
+        }
         if self.polls.is_multiple_of(EVENTS_INTERVAL) || self.endpoints.awaits_last_receive() {
             self.process_device_events();
         }
@@ -94,6 +97,9 @@ impl VerbsTransport {
                 taken = self.completions.take();
             }
         }
+        if !self.datagrams.due.is_empty() {
+            self.send_acknowledgements();
+        }
         moved
     }
 
@@ -115,15 +121,12 @@ impl VerbsTransport {
                 self.on_sent(completion);
                 false
             }
-            wr_id::UD_RECV => {
-                let wireup = &mut self.wireup;
-                if let Some(message) = wireup.ud.recv(completion, &wireup.secret) {
-                    self.on_msg(&message, completion.src_qp);
-                }
-                false
-            }
+            wr_id::UD_RECV => self.on_datagram(completion, sink),
             _ => {
                 self.wireup.ud.send_done(completion);
+                if !self.datagrams.stalled.is_empty() {
+                    self.pump_stalled();
+                }
                 false
             }
         }

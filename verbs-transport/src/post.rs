@@ -22,9 +22,13 @@ impl VerbsTransport {
     ) -> Result<Post, PeerFailed> {
         debug_assert!(len <= self.config.caps.frame, "a body larger than a frame");
         let depth = self.config.send_depth;
-        let Some(at) = self.endpoints.find(peer).filter(|&at| self.endpoints[at].has_space(depth))
-        else {
-            return self.no_space(peer);
+        let ready = self.endpoints.find(peer).filter(|&at| self.endpoints[at].has_space(depth));
+        let at = match ready {
+            Some(at) => at,
+            None => match self.make_space(peer)? {
+                Some(at) => at,
+                None => return Ok(Post::NoSpace),
+            },
         };
         if !self.coalescer.is_off() {
             if self.coalesces(at, len) {
@@ -32,8 +36,8 @@ impl VerbsTransport {
                 return Ok(Post::Sent);
             }
             // Sending the open message may have found the connection broken.
-            if !self.endpoints[at].is_ready() {
-                return self.no_space(peer);
+            if !self.endpoints[at].has_space(depth) && self.make_space(peer)?.is_none() {
+                return Ok(Post::NoSpace);
             }
         }
         let Some(slot) = self.send.take(FRAME_HEADER + len) else { return self.no_slot(at) };
@@ -84,21 +88,39 @@ impl VerbsTransport {
             false => (without_slot_header(memory, bytes as u32), Destination::RECEIVE),
         };
         if endpoint.tx.submit(memory, to, Signal::NONE).is_err() {
-            // The frame is unacknowledged and goes with the next connection.
-            self.break_connection(at, "the device refused a send");
+            self.on_refused(at);
         } else if is_written {
             self.on_written(at);
         }
     }
 
-    /// Refuses a frame for lack of space, and connects the peer if needed.
+    /// Makes a peer reachable that is not yet. Returns its endpoint if it has space now; otherwise
+    /// records that a frame waits for space.
     #[cold]
-    fn no_space(&mut self, peer: Peer) -> Result<Post, PeerFailed> {
+    fn make_space(&mut self, peer: Peer) -> Result<Option<usize>, PeerFailed> {
         let at = self.endpoints.get_or_create(peer)?;
+        if self.endpoints[at].flow.window == 0 {
+            self.reach(at);
+        }
         self.endpoints[at].check()?;
+        if self.endpoints[at].has_space(self.config.send_depth) {
+            return Ok(Some(at));
+        }
         self.credit.block(&mut self.endpoints, at);
-        self.connect(at);
-        Ok(Post::NoSpace)
+        if self.endpoints[at].flow.window == 0 {
+            self.wireup.add_pending(at, &mut self.endpoints[at].conn);
+        }
+        Ok(None)
+    }
+
+    /// Handles a message that no connection has taken, which is unacknowledged: it goes by
+    /// datagrams, or, if there is a connection, that is broken.
+    #[cold]
+    fn on_refused(&mut self, at: usize) {
+        match self.endpoints[at].is_ready() {
+            true => self.break_connection(at, "the device refused a send"),
+            false => self.send_by_datagrams(at),
+        }
     }
 
     /// Refuses a frame because all send slots hold unacknowledged frames, and requests
@@ -172,8 +194,7 @@ impl VerbsTransport {
         send.set_ack(message.slot, endpoint.flow.rx_seq);
         let memory = send.sge(&message);
         if endpoint.tx.submit(memory, Destination::RECEIVE, Signal::NONE).is_err() {
-            // It is unacknowledged and goes with the next connection.
-            self.break_connection(at, "the device refused a send");
+            self.on_refused(at);
         }
     }
 }

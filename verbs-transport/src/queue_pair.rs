@@ -1,7 +1,8 @@
 //! The queue pair of an endpoint: created, connected (RTR), and made to send (RTS).
 //!
 //! A new one needs space among the connections that there may be, and in the queues. If there is
-//! none, the connection used least recently is closed.
+//! none, there is no connection; the one used least recently is closed only for operations that
+//! nothing else can carry.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -30,10 +31,10 @@ const RNR_RETRIES: u8 = 7;
 
 impl VerbsTransport {
     /// Gives endpoint `at` a new queue pair in place of the old one, if there is one. Fails with
-    /// `WouldBlock` if all others are too young to be closed.
-    pub(crate) fn create_qp(&mut self, at: usize) -> io::Result<()> {
+    /// `WouldBlock` if there is no space for one.
+    pub(crate) fn create_qp(&mut self, at: usize, is_urgent: bool) -> io::Result<()> {
         self.drain(at);
-        self.reserve_entries(at)?;
+        self.reserve_entries(at, is_urgent)?;
         self.endpoints[at].eager_rdma.control = self.rings.take_control()?;
         let (adapter, cq, srq) = (&self.adapter, &self.completions.cq, self.recv.srq());
         let qp = Qp::new(&adapter.pd, cq, Some(srq), self.config.send_depth, 0, INLINE_MAX)?;
@@ -57,7 +58,7 @@ impl VerbsTransport {
     pub(crate) fn move_to_rtr(&mut self, at: usize, message: &WireupMsg) -> io::Result<()> {
         let (port, config) = (&self.adapter.port, &self.config);
         let endpoint = &mut self.endpoints[at];
-        let Some(qp) = &endpoint.tx.qp else { return Err(not_connected()) };
+        let Some(qp) = endpoint.tx.queue_pair() else { return Err(not_connected()) };
         let device = &port.device_attr;
         let attr = QpAttr {
             qp_state: state::RTR,
@@ -84,7 +85,7 @@ impl VerbsTransport {
     pub(crate) fn move_to_rts(&mut self, at: usize) -> io::Result<()> {
         let Self { endpoints, send, config, .. } = self;
         let endpoint = &mut endpoints[at];
-        let Some(qp) = &endpoint.tx.qp else { return Err(not_connected()) };
+        let Some(qp) = endpoint.tx.queue_pair() else { return Err(not_connected()) };
         let attr = QpAttr {
             qp_state: state::RTS,
             timeout: config.settings.ack_timeout,
@@ -96,20 +97,25 @@ impl VerbsTransport {
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         qp.modify(attr, what | mask::MAX_QP_RD_ATOMIC)?;
-        endpoint.conn.warned = true;
+        endpoint.tx.qp = endpoint.tx.connecting.take();
+        endpoint.conn.connected();
         endpoint.flow.connected();
+        if let Some(link) = &mut endpoint.link {
+            link.tx.stop();
+        }
         replay(endpoint, send)?;
         self.progress_rma(at);
         Ok(())
     }
 
-    /// Makes space for one more queue pair, of endpoint `at`.
-    fn reserve_entries(&mut self, at: usize) -> io::Result<()> {
+    /// Makes space for one more queue pair, of endpoint `at`. If there is none, another connection
+    /// ends only if it `is_urgent`.
+    fn reserve_entries(&mut self, at: usize, is_urgent: bool) -> io::Result<()> {
         let connected = self.endpoints.connected();
         if connected < self.config.max_connections && self.provide(connected + 1).is_ok() {
             return Ok(());
         }
-        match self.eviction_candidate(at) {
+        match self.eviction_candidate(at).filter(|_| is_urgent) {
             Some(victim) => {
                 self.close(victim);
                 Ok(())
@@ -132,7 +138,7 @@ impl VerbsTransport {
             (!rma.ops.is_empty(), !flow.unacked.is_empty(), endpoint.used_at)
         };
         (0..self.endpoints.len())
-            .filter(|&other| other != at && self.endpoints[other].tx.qp.is_some())
+            .filter(|&other| other != at && self.endpoints[other].tx.queue_pair().is_some())
             .filter(|&other| is_old_enough(&self.endpoints[other]))
             .min_by_key(|&other| cost(&self.endpoints[other]))
     }
@@ -140,7 +146,7 @@ impl VerbsTransport {
     /// Provides completions and receives for so many connections.
     fn provide(&mut self, connections: u32) -> io::Result<()> {
         let all = connections + self.endpoints.draining();
-        let entries = completions_for(all, self.config.settings.credits);
+        let entries = completions_for(all, self.config.settings.credits, self.endpoints.job_size());
         self.completions.reserve(entries, self.adapter.port.device_attr.max_cqe)?;
         self.recv.provide(connections)
     }

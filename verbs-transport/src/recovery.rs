@@ -1,9 +1,9 @@
 //! How connections end: closed for another one, broken, given up, or all at once because the
 //! device is gone.
 //!
-//! An endpoint whose connection is *closed* or *broken* is idle, and connects again when it has
-//! anything to carry. A *failed* endpoint never does: everything that waits for it ends with the
-//! reason.
+//! The messages of an endpoint whose connection is *closed* or *broken* go by datagrams. A broken
+//! connection is made again if the peer's traffic is worth one, and for operations under way. A
+//! *failed* endpoint is idle for good: everything that waits for it ends with the reason.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ impl VerbsTransport {
         self.send_msg(at, Kind::Disconnect);
         self.drain(at);
         self.endpoints[at].conn.handshake.reset();
-        self.resume_later(at);
+        self.resume(at);
     }
 
     /// Handles a Disconnect, which may be the answer to one.
@@ -35,14 +35,17 @@ impl VerbsTransport {
         }
         let conn = &self.endpoints[at].conn;
         if !conn.is_idle() && conn.handshake.epoch == message.epoch {
+            // The peer knows whether another one is worth it.
+            self.endpoints[at].conn.is_wanted = false;
             self.close(at);
         }
     }
 
-    /// Sends unacknowledged frames through another connection, after a delay: the answer to a
-    /// Disconnect may still acknowledge it.
-    pub(crate) fn resume_later(&mut self, at: usize) {
-        if self.endpoints[at].needs_connection() {
+    /// Lets the messages of an endpoint without a connection go by datagrams. Operations wait for
+    /// another connection.
+    pub(crate) fn resume(&mut self, at: usize) {
+        self.use_datagrams(at);
+        if self.endpoints[at].needs_attention() {
             self.endpoints[at].conn.retry_at = Instant::now() + 8 * RETRY_MIN;
             self.wireup.add_pending(at, &mut self.endpoints[at].conn);
         }
@@ -83,11 +86,6 @@ impl VerbsTransport {
         if endpoint.failed.is_some() {
             return;
         }
-        if had_worked {
-            // The last acknowledgement, and the Disconnect, may be lost. A peer whose window is
-            // full sends nothing that would reveal it.
-            endpoint.flow.credit_due = true;
-        }
         if !endpoint.conn.broke(had_worked) {
             return self.fail(
                 at,
@@ -96,16 +94,18 @@ impl VerbsTransport {
                 ),
             );
         }
-        if endpoint.needs_connection() {
+        if endpoint.needs_attention() {
             self.wireup.add_pending(at, &mut self.endpoints[at].conn);
         }
+        self.use_datagrams(at);
+        self.acknowledge_soon(at);
     }
 
     /// Gives a peer up.
     #[cold]
     pub(crate) fn fail(&mut self, at: usize, why: String) {
         self.drain(at);
-        let Self { endpoints, send, rings, reports, .. } = self;
+        let Self { endpoints, send, rings, reports, datagrams, .. } = self;
         // Nothing may write into memory of operations that are over.
         endpoints.destroy_all(at);
         let endpoint = &mut endpoints[at];
@@ -115,6 +115,10 @@ impl VerbsTransport {
         }
         let failure = PeerFailed { peer: endpoint.peer, why: why.clone() };
         endpoint.failed = Some(why);
+        endpoint.flow.window = 0;
+        if let Some(link) = endpoint.link.take() {
+            datagrams.held -= link.rx.held();
+        }
         endpoint.flow.unacked.drain(..).for_each(|message| send.put(message.slot));
         reports.fail_all(endpoint.rma.ops.drain(..).map(|op| op.token), &failure);
         reports.failures.push(failure);

@@ -4,15 +4,30 @@ use fabric::Sink;
 
 use crate::frame::{self, COALESCED_HEADER, LENGTH_BYTES, PREFIX, Prefix, control};
 use crate::ibv::Wc;
+use crate::recv_queue::ReceiveQueue;
 use crate::transport::VerbsTransport;
+use crate::ud::UdEndpoint;
 
 /// Where the bytes of a message are.
 #[derive(Clone, Copy)]
-enum Message<'a> {
+pub(crate) enum Message<'a> {
     /// In a receive.
     InSlot { slot: u32, len: usize },
+    /// In the receive of a datagram, from a byte on.
+    Datagram { slot: u32, from: usize, len: usize },
     /// In memory of this process.
     Kept(&'a [u8]),
+}
+
+impl<'a> Message<'a> {
+    /// Returns the bytes.
+    pub(crate) fn bytes(self, recv: &'a ReceiveQueue, ud: &'a UdEndpoint) -> &'a [u8] {
+        match self {
+            Message::InSlot { slot, len } => recv.message(slot, len),
+            Message::Datagram { slot, from, len } => &ud.datagram(slot, len)[from..],
+            Message::Kept(bytes) => bytes,
+        }
+    }
 }
 
 impl VerbsTransport {
@@ -59,6 +74,43 @@ impl VerbsTransport {
             return moved | self.protocol_error(at, "a header is malformed");
         }
         self.on_delivered(at, len - PREFIX);
+        true
+    }
+
+    /// Handles a message that came by datagrams. Returns whether a frame was delivered.
+    pub(crate) fn on_unconnected(
+        &mut self,
+        at: usize,
+        message: Message<'_>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let bytes = message.bytes(&self.recv, &self.wireup.ud);
+        let Some((prefix, frame)) = Prefix::decode(bytes) else {
+            return self.protocol_error(at, "a message is too short");
+        };
+        let (is_coalesced, len) = (frame::is_coalesced(frame), frame.len());
+        let mut moved = false;
+        if prefix.seq != self.endpoints[at].flow.rx_seq {
+            // Frames written before it may have arrived by now.
+            moved = self.take_written(at, sink);
+        }
+        let endpoint = &self.endpoints[at];
+        let distance = prefix.seq.wrapping_sub(endpoint.flow.rx_seq) as i32;
+        if endpoint.failed.is_some() || (distance < 0 && !is_coalesced) {
+            return moved;
+        }
+        if distance > 0 {
+            return moved | self.protocol_error(at, "a frame is missing");
+        }
+        if is_coalesced {
+            return moved | self.take_frames(at, message, prefix.seq, sink);
+        }
+        let Self { endpoints, recv, wireup, .. } = self;
+        let frame = &message.bytes(recv, &wireup.ud)[PREFIX..];
+        if !endpoints[at].deliver(frame, sink) {
+            return moved | self.protocol_error(at, "a header is malformed");
+        }
+        self.on_delivered(at, len);
         true
     }
 
@@ -153,12 +205,9 @@ impl VerbsTransport {
     ) -> bool {
         let (mut moved, mut seq, mut from) = (false, first, COALESCED_HEADER);
         loop {
-            let Self { endpoints, recv, .. } = self;
+            let Self { endpoints, recv, wireup, .. } = self;
             let endpoint = &mut endpoints[at];
-            let rest = match message {
-                Message::InSlot { slot, len } => &recv.message(slot, len)[from..],
-                Message::Kept(bytes) => &bytes[from..],
-            };
+            let rest = &message.bytes(recv, &wireup.ud)[from..];
             if rest.is_empty() || endpoint.failed.is_some() {
                 return moved;
             }

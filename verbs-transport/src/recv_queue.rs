@@ -112,6 +112,11 @@ impl ReceiveQueue {
         }
     }
 
+    /// Returns the registered bytes: now, and at most.
+    pub(crate) fn registered(&self) -> [usize; 2] {
+        self.slots.registered()
+    }
+
     /// Returns whether the device refused receives, which must be tried again.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused

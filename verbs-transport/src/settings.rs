@@ -41,6 +41,8 @@ pub struct Settings {
     pub credits: u32,
     /// Most queue pairs at once.
     pub connections: u32,
+    /// Messages to a peer after which it gets a queue pair.
+    pub connect_after: u32,
     /// Most peers that write their short frames into this process's memory; 0: none in either
     /// direction.
     pub eager_rdma_peers: u32,
@@ -78,6 +80,7 @@ impl Settings {
             registered_bytes: knobs.bytes(knob::VERBS_REGISTERED_BYTES) as usize,
             credits: knobs.count(knob::VERBS_CREDITS) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
+            connect_after: knobs.count(knob::VERBS_CONNECT_AFTER) as u32,
             eager_rdma_peers: knobs.count(knob::VERBS_EAGER_RDMA_PEERS) as u32,
             eager_rdma_threshold: knobs.count(knob::VERBS_EAGER_RDMA_THRESHOLD) as u32,
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),

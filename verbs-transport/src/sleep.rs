@@ -20,6 +20,9 @@ impl VerbsTransport {
         if !self.wireup.pending.is_empty() {
             self.progress_wireup();
         }
+        if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {
+            self.progress_links();
+        }
         if self.completions.stashed > 0 || !self.reports.is_empty() || !self.credit.due.is_empty() {
             return None;
         }
@@ -48,8 +51,9 @@ impl VerbsTransport {
         let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
         let drain = self.endpoints.next_drain_end();
         let repost = self.recv.is_refused().then(|| Instant::now() + RETRY_MIN);
+        let retry = retry.into_iter().chain(self.datagrams.next_timer());
         let others = self.next_ring_poll().into_iter().chain(port).chain(drain).chain(repost);
-        retry.into_iter().chain(others).min()
+        retry.chain(others).min()
     }
 
     /// Ends a sleep. The events that ended it are handled before the next sleep: nearly always a

@@ -13,13 +13,15 @@ use std::io;
 use std::time::Instant;
 
 use config::Registration;
-use fabric::Reports;
+use fabric::{Peer, Reports};
 
 use crate::adapter::Adapter;
 use crate::buffers::SendBuffers;
 use crate::coalesce::Coalescer;
 use crate::completions::Completions;
 use crate::credit::Credit;
+use crate::datagram::Micros;
+use crate::datagram::queue::Datagrams;
 use crate::device::Port;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoints::Endpoints;
@@ -45,6 +47,9 @@ pub struct VerbsTransport {
     pub(crate) wait_set: WaitSet,
     pub(crate) config: Config,
     pub(crate) credit: Credit,
+    pub(crate) datagrams: Datagrams,
+    /// When connections were compared last.
+    pub(crate) compared_at: Micros,
     pub(crate) reports: Reports,
     /// Number of polls.
     pub(crate) polls: u64,
@@ -66,6 +71,29 @@ impl VerbsTransport {
     /// Returns the number of frames that were sent together with others.
     pub fn frames_coalesced(&self) -> u64 {
         self.coalescer.frames
+    }
+
+    /// Returns the number of datagrams that carried frames or acknowledged them.
+    pub fn datagrams_sent(&self) -> u64 {
+        self.datagrams.sent
+    }
+
+    /// Returns the bytes of its own buffers that are registered, and therefore pinned: now, and at
+    /// most. Registered buffers of the program come on top.
+    pub fn pinned_bytes(&self) -> [usize; 2] {
+        let pools = [self.send.registered(), self.recv.registered(), self.rings.registered()];
+        let all = pools.into_iter().chain([self.wireup.ud.registered()]);
+        all.fold([0, 0], |[now, most], pool| [now + pool[0], most + pool[1]])
+    }
+
+    /// Returns whether a peer has a connection that carries its messages.
+    pub fn is_connected(&self, peer: Peer) -> bool {
+        self.endpoints.find(peer).is_some_and(|at| self.endpoints[at].is_ready())
+    }
+
+    /// Returns the number of connections.
+    pub fn connections(&self) -> u32 {
+        self.endpoints.connected()
     }
 
     /// Returns the port in use.

@@ -1,7 +1,7 @@
-//! The UD queue pair of a process, over which wire-up datagrams go.
+//! The UD queue pair of a process: wire-up messages, and the packets of the datagram path.
 //!
-//! Datagrams may be lost; senders repeat them. This file knows nothing of connections. Today it
-//! carries wire-up messages only; a datagram path for frames would have queues of its own.
+//! Datagrams may be lost; senders repeat them. This file knows nothing of connections. Its receives
+//! are a fixed number, whatever the number of peers: what finds none is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -11,40 +11,55 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::completions::wr_id;
 use crate::device::Port;
 use crate::ibv::layout::{qp_mask as mask, qp_state as state, send_flags};
-use crate::ibv::{Ah, Cq, Pd, Qp, QpAttr, Wc};
+use crate::ibv::{Ah, Cq, Pd, Qp, QpAttr, Sge, Wc};
 use crate::memory::Pool;
 use crate::wireup_msg::WireupMsg;
 
 /// Bytes in front of every received datagram: the global route header, or nothing of use.
 const ROUTE_HEADER: usize = 40;
-/// Posted receives, and most sends under way.
-const RECVS: u32 = 64;
-const SENDS: u32 = 32;
+/// Fewest posted receives, those for each peer, and the most.
+const RECVS_MIN: u32 = 64;
+const RECVS_EACH: u32 = 16;
+const RECVS_MAX: u32 = 512;
+/// Most sends under way.
+const SENDS: u32 = 128;
+/// Receives that are posted again at once.
+const REPOST_BATCH: usize = 16;
 
 /// The UD queue pair of a process, with its slots.
 #[derive(Debug)]
 pub(crate) struct UdEndpoint {
     qp: Qp,
-    slots: Pool,
+    recv_slots: Pool,
+    send_slots: Pool,
     qkey: u32,
     /// Datagrams under way.
     sending: u32,
-    /// Slots of receives that the device refused.
-    refused: Vec<u32>,
+    /// Slots of receives to post again.
+    to_repost: Vec<u32>,
 }
 
 impl UdEndpoint {
-    /// Most completions that it has in the completion queue.
-    pub(crate) const COMPLETIONS: u32 = RECVS + SENDS;
+    /// Returns the posted receives of a process in a job of `size`.
+    pub(crate) fn receives(size: u32) -> u32 {
+        size.saturating_sub(1).saturating_mul(RECVS_EACH).clamp(RECVS_MIN, RECVS_MAX)
+    }
 
-    /// Returns a queue pair that is ready to send and receive.
+    /// Returns the most completions that it has in the completion queue.
+    pub(crate) fn completions(size: u32) -> u32 {
+        UdEndpoint::receives(size) + SENDS
+    }
+
+    /// Returns a queue pair that is ready to send and receive, in a job of `size`.
     pub(crate) fn new(
         pd: &Arc<Pd>,
         cq: &Cq,
         port: &Port,
         secret: &[u8; 32],
+        size: u32,
     ) -> io::Result<UdEndpoint> {
-        let qp = Qp::new(pd, cq, None, SENDS, RECVS, 0)?;
+        let receives = UdEndpoint::receives(size);
+        let qp = Qp::new(pd, cq, None, SENDS, receives, 0)?;
         // Keys with the highest bit are the kernel's. The key is no proof of the sender: the
         // datagrams have one.
         let key = blake3::derive_key("verbena verbs bell qkey", secret);
@@ -60,13 +75,24 @@ impl UdEndpoint {
         let to = |qp_state| QpAttr { qp_state, ..QpAttr::default() };
         qp.modify(to(state::RTR), mask::STATE)?;
         qp.modify(to(state::RTS), mask::STATE | mask::SQ_PSN)?;
-        let slots = Pool::new(pd, ROUTE_HEADER + WireupMsg::SIZE, RECVS + SENDS);
-        let mut ud = UdEndpoint { qp, slots, qkey, sending: 0, refused: Vec::new() };
-        for _ in 0..RECVS {
-            let slot = ud.slots.take()?;
-            ud.post_recv(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?)?;
+        let longest = (128_usize << port.attr.active_mtu.clamp(1, 5)).max(WireupMsg::SIZE);
+        let mut ud = UdEndpoint {
+            qp,
+            recv_slots: Pool::new(pd, ROUTE_HEADER + longest, receives),
+            send_slots: Pool::new(pd, longest, SENDS),
+            qkey,
+            sending: 0,
+            to_repost: Vec::new(),
+        };
+        for _ in 0..receives {
+            let slot = ud.recv_slots.take()?;
+            ud.to_repost.push(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?);
         }
-        Ok(ud)
+        ud.repost();
+        match ud.to_repost.len() < receives as usize {
+            true => Ok(ud),
+            false => Err(io::Error::other("the device refuses receives")),
+        }
     }
 
     /// Returns the number of the queue pair.
@@ -74,37 +100,75 @@ impl UdEndpoint {
         self.qp.number()
     }
 
-    fn post_recv(&self, slot: u32) -> io::Result<()> {
-        let sge = self.slots.sge(slot, self.slots.slot_bytes());
-        self.qp.post_receives(&[(wr_id::UD_RECV | u64::from(slot), sge)])
+    /// Returns the registered bytes: now, and at most.
+    pub(crate) fn registered(&self) -> [usize; 2] {
+        let pools = [&self.recv_slots, &self.send_slots].map(Pool::registered);
+        [0, 1].map(|which| pools.iter().map(|pool| pool[which]).sum())
     }
 
-    /// Sends a datagram to a UD queue pair. Drops it if the send queue is full.
+    /// Posts receives that wait for that.
+    pub(crate) fn repost_waiting(&mut self) {
+        if !self.to_repost.is_empty() {
+            self.repost();
+        }
+    }
+
+    /// Returns whether a datagram can be sent now.
+    #[inline]
+    pub(crate) fn has_space(&self) -> bool {
+        self.sending < SENDS
+    }
+
+    /// Returns whether the device has sent everything.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.sending == 0
+    }
+
+    /// Posts receives again. What the device refuses waits for the next time.
+    fn repost(&mut self) {
+        while !self.to_repost.is_empty() {
+            let mut list = [(0, Sge::default()); REPOST_BATCH];
+            let count = self.to_repost.len().min(REPOST_BATCH);
+            for (receive, &slot) in list.iter_mut().zip(&self.to_repost) {
+                let sge = self.recv_slots.sge(slot, self.recv_slots.slot_bytes());
+                *receive = (wr_id::UD_RECV | u64::from(slot), sge);
+            }
+            let (taken, result) = self.qp.post_receives(&list[..count]);
+            self.to_repost.drain(..taken);
+            if result.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Sends a datagram of `len` bytes, which `fill` writes, to a UD queue pair. Returns false if
+    /// there is no space.
     pub(crate) fn send(
         &mut self,
         ah: &Ah,
         qpn: u32,
-        datagram: &[u8; WireupMsg::SIZE],
-    ) -> io::Result<()> {
-        if self.sending == SENDS {
-            return Ok(());
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> io::Result<bool> {
+        if !self.has_space() {
+            return Ok(false);
         }
-        let Some(slot) = self.slots.take()? else { return Ok(()) };
-        self.slots.bytes_mut(slot, WireupMsg::SIZE).copy_from_slice(datagram);
-        let sge = self.slots.sge(slot, WireupMsg::SIZE);
+        let Some(slot) = self.send_slots.take()? else { return Ok(false) };
+        fill(self.send_slots.bytes_mut(slot, len));
+        let sge = self.send_slots.sge(slot, len);
         let id = wr_id::UD_SEND | u64::from(slot);
         let posted = self.qp.post_datagram(id, send_flags::SIGNALED, sge, ah, qpn, self.qkey);
         match posted {
             Ok(()) => self.sending += 1,
-            Err(_) => self.slots.put(slot),
+            Err(_) => self.send_slots.put(slot),
         }
-        posted
+        posted.map(|()| true)
     }
 
     /// Handles the completion of a send.
     pub(crate) fn send_done(&mut self, completion: &Wc) {
         self.sending -= 1;
-        self.slots.put(completion.wr_id as u32);
+        self.send_slots.put(completion.wr_id as u32);
         if completion.status != 0 {
             // An error stops the queue. Lost datagrams are sent again.
             let _ =
@@ -112,24 +176,26 @@ impl UdEndpoint {
         }
     }
 
-    /// Handles the completion of a receive. Returns the message if it comes from this job.
-    pub(crate) fn recv(&mut self, completion: &Wc, secret: &[u8; 32]) -> Option<WireupMsg> {
-        let slot = completion.wr_id as u32;
+    /// Returns the length of the datagram that a receive has; 0 if it has failed.
+    pub(crate) fn received(&self, completion: &Wc) -> usize {
         let len = completion.byte_len as usize;
         let is_whole =
-            completion.status == 0 && (ROUTE_HEADER..=self.slots.slot_bytes()).contains(&len);
-        let message = is_whole
-            .then(|| WireupMsg::decode(&self.slots.bytes(slot, len)[ROUTE_HEADER..], secret))
-            .flatten();
-        self.refused.push(slot);
-        while let Some(slot) = self.refused.pop() {
-            // What the device refuses goes with the next receive.
-            if self.post_recv(slot).is_err() {
-                self.refused.push(slot);
-                break;
-            }
+            completion.status == 0 && (ROUTE_HEADER..=self.recv_slots.slot_bytes()).contains(&len);
+        if is_whole { len - ROUTE_HEADER } else { 0 }
+    }
+
+    /// Returns the first `len` bytes of a received datagram.
+    #[inline]
+    pub(crate) fn datagram(&self, slot: u32, len: usize) -> &[u8] {
+        &self.recv_slots.bytes(slot, ROUTE_HEADER + len)[ROUTE_HEADER..]
+    }
+
+    /// Takes the slot of a datagram back that is handled.
+    pub(crate) fn put(&mut self, slot: u32) {
+        self.to_repost.push(slot);
+        if self.to_repost.len() >= REPOST_BATCH {
+            self.repost();
         }
-        message
     }
 }
 

@@ -17,6 +17,10 @@ pub(crate) enum Kind {
     Rep = 2,
     /// The sender has closed its end.
     Disconnect = 3,
+    /// The sender has no space for a connection.
+    Decline = 4,
+    /// Asks the receiver to close the connection when it has no operations under way.
+    Release = 5,
 }
 
 /// A wire-up datagram.
@@ -24,6 +28,10 @@ pub(crate) enum Kind {
 pub(crate) struct WireupMsg {
     /// Its request.
     pub(crate) kind: Kind,
+    /// Operations of the sender wait for the connection, which nothing else can carry.
+    pub(crate) is_urgent: bool,
+    /// The sender takes the packets of the datagram path.
+    pub(crate) takes_datagrams: bool,
     /// Rank of the sender.
     pub(crate) from: u32,
     /// Rank of the receiver.
@@ -64,7 +72,9 @@ impl WireupMsg {
         let mut out = [0; WireupMsg::SIZE];
         let words = [
             MAGIC,
-            self.kind as u32,
+            self.kind as u32
+                | u32::from(self.is_urgent) << 8
+                | u32::from(self.takes_datagrams) << 9,
             self.from,
             self.to,
             self.epoch,
@@ -98,10 +108,15 @@ impl WireupMsg {
             return None;
         }
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let kind = match (word(0), word(4)) {
-            (MAGIC, 1) => Kind::Req,
-            (MAGIC, 2) => Kind::Rep,
-            (MAGIC, 3) => Kind::Disconnect,
+        if word(0) != MAGIC || word(4) >> 10 != 0 {
+            return None;
+        }
+        let kind = match bytes[4] {
+            1 => Kind::Req,
+            2 => Kind::Rep,
+            3 => Kind::Disconnect,
+            4 => Kind::Decline,
+            5 => Kind::Release,
             _ => return None,
         };
         let port = PortAddress {
@@ -110,6 +125,8 @@ impl WireupMsg {
         };
         Some(WireupMsg {
             kind,
+            is_urgent: bytes[5] & 1 != 0,
+            takes_datagrams: bytes[5] & 2 != 0,
             from: word(8),
             to: word(12),
             epoch: word(16),
@@ -134,30 +151,39 @@ pub(crate) struct Address {
     pub(crate) port: PortAddress,
     /// Number of its UD queue pair.
     pub(crate) ud_qpn: u32,
+    /// It takes the packets of the datagram path; otherwise frames need a connection.
+    pub(crate) takes_datagrams: bool,
 }
 
 impl Address {
-    /// Bytes in the store.
-    pub(crate) const SIZE: usize = 22;
+    /// Bytes in the store. A process that takes no datagrams but wire-up messages publishes one
+    /// byte less.
+    pub(crate) const SIZE: usize = 23;
 
     /// Returns the bytes to publish.
     pub(crate) fn encode(&self) -> [u8; Address::SIZE] {
         let mut out = [0; Address::SIZE];
         out[..16].copy_from_slice(&self.port.gid.raw);
         out[16..18].copy_from_slice(&self.port.lid.to_le_bytes());
-        out[18..].copy_from_slice(&self.ud_qpn.to_le_bytes());
+        out[18..22].copy_from_slice(&self.ud_qpn.to_le_bytes());
+        out[22] = self.takes_datagrams.into();
         out
     }
 
     /// Decodes a published address; `None` for bytes of another length.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Address> {
-        let bytes: &[u8; Address::SIZE] = bytes.try_into().ok()?;
+        let (bytes, takes_datagrams) = match bytes {
+            [bytes @ .., flag @ 0..=1] if bytes.len() == Address::SIZE - 1 => (bytes, *flag == 1),
+            bytes if bytes.len() == Address::SIZE - 1 => (bytes, false),
+            _ => return None,
+        };
         Some(Address {
             port: PortAddress {
                 gid: Gid { raw: std::array::from_fn(|i| bytes[i]) },
                 lid: u16::from_le_bytes([bytes[16], bytes[17]]),
             },
             ud_qpn: u32::from_le_bytes(std::array::from_fn(|i| bytes[18 + i])),
+            takes_datagrams,
         })
     }
 }
@@ -173,6 +199,8 @@ mod tests {
     fn message() -> WireupMsg {
         WireupMsg {
             kind: Kind::Req,
+            is_urgent: true,
+            takes_datagrams: true,
             from: 3,
             to: 9,
             epoch: 2,
@@ -197,12 +225,14 @@ mod tests {
 
     #[test]
     fn a_message_survives_the_wire() {
-        for kind in [Kind::Req, Kind::Rep, Kind::Disconnect] {
+        for kind in [Kind::Req, Kind::Rep, Kind::Disconnect, Kind::Decline, Kind::Release] {
             let message = WireupMsg { kind, ..message() };
             assert_eq!(WireupMsg::decode(&message.encode(&SECRET), &SECRET), Some(message));
         }
-        let address = Address { port: message().port, ud_qpn: 77 };
+        let address = Address { port: message().port, ud_qpn: 77, takes_datagrams: true };
         assert_eq!(Address::decode(&address.encode()), Some(address));
+        let without = Address { takes_datagrams: false, ..address };
+        assert_eq!(Address::decode(&address.encode()[..22]), Some(without));
         assert_eq!(Address::decode(&[0; 21]), None);
     }
 
@@ -223,7 +253,7 @@ mod tests {
     #[test]
     fn an_unknown_kind_is_refused_even_with_a_valid_proof() {
         let mut bytes = message().encode(&SECRET);
-        bytes[4] = 4;
+        bytes[4] = 6;
         prove(&mut bytes);
         assert_eq!(WireupMsg::decode(&bytes, &SECRET), None);
     }
@@ -232,7 +262,7 @@ mod tests {
         #[test]
         fn any_bytes_decode_to_nothing_or_to_what_encodes_to_them(
             text in prop::collection::vec(any::<u8>(), WireupMsg::SIZE - PROOF),
-            kind in 0u32..5,
+            kind in 0u32..8,
             other in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let mut bytes = [0; WireupMsg::SIZE];
@@ -241,13 +271,18 @@ mod tests {
             bytes[4..8].copy_from_slice(&kind.to_le_bytes());
             prove(&mut bytes);
             let decoded = WireupMsg::decode(&bytes, &SECRET);
-            prop_assert_eq!(decoded.is_some(), (1..4).contains(&kind));
+            prop_assert_eq!(decoded.is_some(), (1..6).contains(&kind));
             prop_assert!(decoded.is_none_or(|message| message.encode(&SECRET) == bytes));
             prop_assert_eq!(WireupMsg::decode(&other, &SECRET), None);
             let address = Address::decode(&other);
-            prop_assert_eq!(address.is_some(), other.len() == Address::SIZE);
-            let address = Address::decode(&bytes[..Address::SIZE]).map(|it| it.encode());
-            prop_assert_eq!(address.as_ref().map(|it| &it[..]), Some(&bytes[..Address::SIZE]));
+            let is_one = match other.len() {
+                22 => true,
+                23 => other[22] <= 1,
+                _ => false,
+            };
+            prop_assert_eq!(address.is_some(), is_one);
+            let address = Address::decode(&bytes[..22]).map(|it| it.encode());
+            prop_assert_eq!(address.as_ref().map(|it| &it[..22]), Some(&bytes[..22]));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sends wire-up messages. Nothing here waits or decides.
 
 use crate::endpoint::Endpoint;
-use crate::ibv::{Ah, Qp};
+use crate::ibv::Qp;
 use crate::memory::Exposed;
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
@@ -16,13 +16,11 @@ impl VerbsTransport {
         let Some(addr) = self.endpoints[at].conn.addr else { return };
         let message = self.message(&self.endpoints[at], kind);
         let Self { endpoints, wireup, adapter, config, .. } = self;
-        let conn = &mut endpoints[at].conn;
-        if conn.ah.is_none() {
-            let attr = adapter.port.address_vector(&addr.port, &config.settings);
-            conn.ah = Ah::new(&adapter.pd, attr).ok();
-        }
-        if let Some(ah) = &conn.ah {
-            let _ = wireup.ud.send(ah, addr.ud_qpn, &message.encode(&wireup.secret));
+        if let Some(ah) = endpoints[at].conn.address_handle(adapter, &config.settings) {
+            let message = message.encode(&wireup.secret);
+            let _ = wireup.ud.send(ah, addr.ud_qpn, message.len(), |bytes| {
+                bytes.copy_from_slice(&message);
+            });
         }
     }
 
@@ -31,10 +29,12 @@ impl VerbsTransport {
         let port = &self.adapter.port;
         WireupMsg {
             kind,
+            is_urgent: endpoint.is_urgent(),
+            takes_datagrams: true,
             from: self.endpoints.me().0,
             to: endpoint.peer.0,
             epoch: endpoint.conn.handshake.epoch,
-            qpn: endpoint.tx.qp.as_ref().map_or(0, Qp::number),
+            qpn: endpoint.tx.queue_pair().map_or(0, Qp::number),
             psn: endpoint.conn.psn,
             peer_qpn: endpoint.conn.handshake.peer_qpn,
             rx_seq: endpoint.flow.rx_seq,

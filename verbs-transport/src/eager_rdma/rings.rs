@@ -46,6 +46,12 @@ impl Rings {
         }
     }
 
+    /// Returns the registered bytes: now, and at most.
+    pub(crate) fn registered(&self) -> [usize; 2] {
+        let pools = [&self.rings, &self.controls].map(Pool::registered);
+        [0, 1].map(|which| pools.iter().map(|pool| pool[which]).sum())
+    }
+
     /// Takes a ring; `None` if all are in use.
     pub(crate) fn take_ring(&mut self) -> io::Result<Option<Exposed>> {
         self.rings.expose()

@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::adapter::Adapter;
 use crate::handshake::{Handshake, Phase};
 use crate::ibv::Ah;
+use crate::settings::Settings;
 use crate::wireup_msg::Address;
 
 /// First and longest interval between requests to a peer.
@@ -12,6 +14,10 @@ pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
 pub(crate) const RETRY_MAX: Duration = Duration::from_millis(500);
 /// Breaks in a row, without a frame acknowledged, after which the peer counts as failed.
 pub(crate) const MAX_BREAKS: u32 = 10;
+
+/// First and longest time after which a peer that had no space for a connection is asked again.
+const REFUSED_MIN: Duration = Duration::from_millis(50);
+const REFUSED_MAX: Duration = Duration::from_secs(5);
 
 /// Wire-up state of an endpoint.
 #[derive(Debug)]
@@ -37,6 +43,11 @@ pub(crate) struct Connection {
     pub(crate) broke_at: Option<Instant>,
     /// Breaks in a row without a frame acknowledged.
     pub(crate) breaks: u32,
+    /// A connection is to be made again if it ends: the peer's traffic is worth one.
+    pub(crate) is_wanted: bool,
+    /// Refusals of the peer to connect in a row, and until when it is not asked again.
+    pub(crate) refusals: u32,
+    pub(crate) not_before: Instant,
 }
 
 impl Connection {
@@ -53,6 +64,9 @@ impl Connection {
             warned: false,
             broke_at: None,
             breaks: 0,
+            is_wanted: false,
+            refusals: 0,
+            not_before: now,
         }
     }
 
@@ -69,7 +83,16 @@ impl Connection {
 
     /// Returns whether there is no queue pair.
     pub(crate) fn is_idle(&self) -> bool {
-        self.handshake.phase == Phase::Idle
+        self.handshake.is_idle()
+    }
+
+    /// Returns the handle of the peer's address for datagrams; `None` if the device refuses one.
+    pub(crate) fn address_handle(&mut self, adapter: &Adapter, settings: &Settings) -> Option<&Ah> {
+        if self.ah.is_none() {
+            let attr = adapter.port.address_vector(&self.addr?.port, settings);
+            self.ah = Ah::new(&adapter.pd, attr).ok();
+        }
+        self.ah.as_ref()
     }
 
     /// Takes over the address that a datagram of the peer came from.
@@ -77,6 +100,11 @@ impl Connection {
         if self.addr != Some(addr) {
             (self.addr, self.ah) = (Some(addr), None);
         }
+    }
+
+    /// Records that the connection is ready.
+    pub(crate) fn connected(&mut self) {
+        (self.warned, self.is_wanted, self.refusals) = (true, true, 0);
     }
 
     /// Records a new queue pair.
@@ -96,6 +124,20 @@ impl Connection {
     #[inline]
     pub(crate) fn works(&mut self) {
         (self.breaks, self.broke_at) = (0, None);
+    }
+
+    /// Records that the peer acknowledges frames on the datagram path: it is alive, whatever
+    /// becomes of connections.
+    pub(crate) fn is_alive(&mut self) {
+        (self.breaks, self.broke_at) = (self.breaks.min(MAX_BREAKS - 1), None);
+    }
+
+    /// Records that the peer has no space for a connection, or this process has none.
+    pub(crate) fn refused(&mut self) {
+        let now = Instant::now();
+        self.not_before = now + (REFUSED_MIN * (1 << self.refusals.min(8))).min(REFUSED_MAX);
+        self.refusals += 1;
+        (self.is_wanted, self.retry_at) = (false, now + 8 * RETRY_MIN);
     }
 
     /// Records a break. Returns false if there were too many in a row.

@@ -26,7 +26,7 @@ pub(crate) struct Unacked {
 }
 
 /// Sequence numbers, window and credit of an endpoint.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FlowControl {
     /// Sequence number of the next frame to the peer.
     pub(crate) tx_seq: u32,
@@ -34,7 +34,8 @@ pub(crate) struct FlowControl {
     pub(crate) acked: u32,
     /// Frames that may be unacknowledged; 0 while the endpoint is not ready.
     pub(crate) window: u32,
-    /// The window that the peer has granted for the connection.
+    /// The window that the peer has granted for the latest connection; at first no limit, since
+    /// datagrams are acknowledged by themselves.
     pub(crate) granted: u32,
     pub(crate) unacked: VecDeque<Unacked>,
     /// Sequence number of the next frame from the peer: the frames delivered.
@@ -49,6 +50,24 @@ pub(crate) struct FlowControl {
     pub(crate) credit_requested: bool,
     /// The peer has requested an acknowledgement, or may have missed the last one.
     pub(crate) credit_due: bool,
+}
+
+impl Default for FlowControl {
+    fn default() -> FlowControl {
+        FlowControl {
+            tx_seq: 0,
+            acked: 0,
+            window: 0,
+            granted: u32::MAX,
+            unacked: VecDeque::new(),
+            rx_seq: 0,
+            advertised: 0,
+            no_credit: false,
+            is_blocked: false,
+            credit_requested: false,
+            credit_due: false,
+        }
+    }
 }
 
 impl FlowControl {

@@ -35,6 +35,8 @@ pub(crate) struct Signal {
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     pub(crate) qp: Option<Qp>,
+    /// A queue pair that does not carry requests yet.
+    pub(crate) connecting: Option<Qp>,
     /// The queue pair takes receives of the shared queue.
     pub(crate) takes_receives: bool,
     /// Requests in the send queue.
@@ -92,13 +94,19 @@ impl SendQueue {
     /// Returns whether the queue pair has this number.
     #[inline]
     pub(crate) fn is_on(&self, qpn: u32) -> bool {
-        self.qp.as_ref().is_some_and(|qp| qp.number() == qpn)
+        self.queue_pair().is_some_and(|qp| qp.number() == qpn)
+    }
+
+    /// Returns the queue pair, whether or not it carries requests.
+    #[inline]
+    pub(crate) fn queue_pair(&self) -> Option<&Qp> {
+        self.qp.as_ref().or(self.connecting.as_ref())
     }
 
     /// Takes the queue pair out; `free` gets the slots of control messages under way.
     pub(crate) fn disconnect(&mut self, free: impl FnMut(u32)) -> Option<Qp> {
         self.signaled.drain(..).filter_map(|signal| signal.slot).for_each(free);
         (self.used, self.unsignaled, self.takes_receives) = (0, 0, false);
-        self.qp.take()
+        self.qp.take().or_else(|| self.connecting.take())
     }
 }

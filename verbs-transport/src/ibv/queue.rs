@@ -397,12 +397,11 @@ impl Qp {
 
     /// Posts receives of a UD queue pair: the number that comes back in the completion, and the
     /// memory of each.
-    pub fn post_receives(&self, receives: &[(u64, Sge)]) -> io::Result<()> {
+    pub fn post_receives(&self, receives: &[(u64, Sge)]) -> (usize, io::Result<()>) {
         // SAFETY: the queue pair is alive, and the list lives for the call.
-        let (_, result) = post_receives(receives, |list, refused| unsafe {
+        post_receives(receives, |list, refused| unsafe {
             (self.receive)(self.raw.as_ptr(), list, refused)
-        });
-        result
+        })
     }
 }
 
