@@ -173,11 +173,6 @@ impl Domains {
         (self.each + self.window - 1) / self.window
     }
 
-    /// Returns the rank of an aggregator; they are spread over the members.
-    pub(crate) fn rank_of(&self, aggregator: u32, size: u32) -> u32 {
-        (u64::from(aggregator) * u64::from(size) / u64::from(self.aggregators)) as u32
-    }
-
     /// Returns the bytes of the file that an aggregator serves in a round; empty if there are none.
     pub(crate) fn window_of(&self, aggregator: u32, round: i64) -> (i64, i64) {
         let domain = self.start.saturating_add(i64::from(aggregator) * self.each);
@@ -185,6 +180,35 @@ impl Domains {
         let from = domain.saturating_add(round * self.window).min(last);
         (from, from.saturating_add(self.window).min(last))
     }
+}
+
+/// Returns the ranks of `number` aggregators, ascending: equally many on each host as far as it has
+/// members, and apart from each other within a host. `hosts` has a number for the host of each
+/// member.
+pub(crate) fn aggregators(hosts: &[u32], number: u32) -> Vec<u32> {
+    let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
+    for (rank, &host) in (0..).zip(hosts) {
+        match groups.iter_mut().find(|(known, _)| *known == host) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((host, vec![rank])),
+        }
+    }
+    let mut counts = vec![0; groups.len()];
+    let mut left = (number as usize).min(hosts.len());
+    while left > 0 {
+        for ((_, ranks), count) in groups.iter().zip(&mut counts) {
+            if left > 0 && *count < ranks.len() {
+                (*count, left) = (*count + 1, left - 1);
+            }
+        }
+    }
+    let chosen = groups
+        .iter()
+        .zip(counts)
+        .flat_map(|((_, ranks), count)| (0..count).map(move |at| ranks[at * ranks.len() / count]));
+    let mut chosen: Vec<u32> = chosen.collect();
+    chosen.sort_unstable();
+    chosen
 }
 
 #[cfg(test)]
@@ -217,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn aggregators_are_spread_over_hosts() {
+        assert_eq!(aggregators(&[0; 8], 4), [0, 2, 4, 6]);
+        assert_eq!(aggregators(&[0; 3], 9), [0, 1, 2]);
+        assert_eq!(aggregators(&[0, 0, 0, 0, 4, 4, 4, 4], 2), [0, 4]);
+        assert_eq!(aggregators(&[0, 0, 0, 0, 4, 4, 4, 4], 4), [0, 2, 4, 6]);
+        assert_eq!(aggregators(&[0, 1, 0, 1, 2], 4), [0, 1, 2, 4]);
+        assert_eq!(aggregators(&[0, 1, 2], 1), [0]);
+    }
+
+    #[test]
     fn windows_cover_every_byte_once() {
         for (start, end, size, nodes, window, align) in [
             (0, 1, 4, 4, 1, 4096),
@@ -230,7 +264,6 @@ mod tests {
             assert!(align > whole || domains.each % align == 0, "{domains:?}");
             let mut windows = Vec::new();
             for aggregator in 0..domains.aggregators {
-                assert!(domains.rank_of(aggregator, size) < size);
                 for round in 0..domains.rounds() {
                     windows.push(domains.window_of(aggregator, round));
                 }

@@ -18,7 +18,7 @@ use objects::{Class, Datatype, Error, Info, Result};
 
 use crate::access::{Coordination, Direction, Position};
 use crate::amode::{Amode, SEQUENTIAL};
-use crate::collective::{Decision, Summary, decide};
+use crate::collective::{Decision, Summary, aggregators, decide};
 use crate::datarep::{Datarep, UserData};
 use crate::disk::Disk;
 use crate::file_system::{FileSystem, Kind};
@@ -38,6 +38,8 @@ pub struct File {
     pub(crate) disk: Disk,
     pub(crate) amode: Amode,
     pub(crate) members: Box<dyn Members>,
+    /// A number for the host of each member.
+    hosts: Vec<u32>,
     pub(crate) shared: SharedPointer,
     pub(crate) state: Mutex<State>,
     pub(crate) statistics: Statistics,
@@ -81,7 +83,7 @@ impl File {
     pub(crate) fn new(
         disk: Disk,
         amode: Amode,
-        members: Box<dyn Members>,
+        (members, hosts): (Box<dyn Members>, Vec<u32>),
         shared: SharedPointer,
         mut hints: Hints,
     ) -> File {
@@ -91,7 +93,7 @@ impl File {
         let state = State { view, position: 0, atomic: false, split: None, hints };
         let (state, locked_access) = (Mutex::new(state), Mutex::new(()));
         let statistics = Statistics::new();
-        File { disk, amode, members, shared, state, statistics, file_system, locked_access }
+        File { disk, amode, members, hosts, shared, state, statistics, file_system, locked_access }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -279,7 +281,9 @@ impl File {
                 let (disk, members, buffer) = (&self.disk, &*self.members, &data.buffer);
                 let view = &*view;
                 let locks = (hints.ds_write == Switch::Enable).then_some(&self.locked_access);
-                let all = TwoPhase { disk, members, view, packed, buffer, domains, locks };
+                let aggregators = &aggregators(&self.hosts, domains.aggregators)[..];
+                let all =
+                    TwoPhase { disk, members, view, packed, buffer, domains, aggregators, locks };
                 let start = Instant::now();
                 let (bytes, result) = all.run(direction);
                 let (pieces, time) = (view.pieces_of(bytes), start.elapsed());

@@ -49,6 +49,8 @@ pub struct Hints {
     pub file_perm: u32,
     /// Aggregators of collective accesses.
     pub cb_nodes: u64,
+    /// The user has set their number.
+    has_cb_nodes: bool,
     /// Bytes that an aggregator moves in a round.
     pub cb_buffer_size: u64,
     /// Collective writes through aggregators.
@@ -82,6 +84,7 @@ impl Hints {
         Hints {
             file_perm: 0o666,
             cb_nodes: u64::from(members).min(MAX_AGGREGATORS),
+            has_cb_nodes: false,
             cb_buffer_size: 4 << 20,
             cb_write: Switch::Automatic,
             cb_read: Switch::Automatic,
@@ -91,6 +94,14 @@ impl Hints {
             striping_unit: 0,
             striping_factor: 0,
             file_system: "unknown",
+        }
+    }
+
+    /// Wants at least one aggregator on each host, unless a hint set another number.
+    pub(crate) fn adopt_hosts(&mut self, hosts: &[u32]) {
+        let distinct = hosts.iter().collect::<std::collections::HashSet<_>>().len();
+        if !self.has_cb_nodes {
+            self.cb_nodes = self.cb_nodes.max(distinct as u64);
         }
     }
 
@@ -109,7 +120,7 @@ impl Hints {
             self.file_perm = (mode & 0o777) as u32;
         }
         if let Some(nodes) = number(info, "cb_nodes", 10)?.filter(|&nodes| nodes > 0) {
-            self.cb_nodes = nodes;
+            (self.cb_nodes, self.has_cb_nodes) = (nodes, true);
         }
         if let Some(bytes) = number(info, "cb_buffer_size", 10)?.filter(|&bytes| bytes > 0) {
             self.cb_buffer_size = bytes;
@@ -196,8 +207,15 @@ mod tests {
         hints.update(&info).unwrap();
         let (cb_write, striping_unit) = (Switch::Enable, 65536);
         let ds_write = Switch::Enable;
-        let wanted = Hints { cb_nodes: 3, cb_write, ds_write, striping_unit, ..Hints::new(8) };
+        let (cb_nodes, has_cb_nodes) = (3, true);
+        let wanted =
+            Hints { cb_nodes, has_cb_nodes, cb_write, ds_write, striping_unit, ..Hints::new(8) };
         assert_eq!(hints, wanted);
+        hints.adopt_hosts(&[0, 1, 2, 3, 4, 5, 6, 6]);
+        assert_eq!(hints, wanted);
+        let mut automatic = Hints::new(8);
+        automatic.adopt_hosts(&[0, 1, 2, 3, 4, 5, 6, 6]);
+        assert_eq!(automatic.cb_nodes, 7);
         hints.adopt(&FileSystem { name: "lustre", kind: Kind::Lustre, unit: 1 << 20, stripes: 4 });
         let shown = hints.to_info().unwrap();
         for (key, value) in

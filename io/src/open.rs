@@ -68,7 +68,7 @@ pub fn open(members: Box<dyn Members>, args: Result<OpenArgs>) -> Result<File> {
         None => Words::Remote(members.remote_words()?),
     };
     let shared = SharedPointer::new(words);
-    let file = File::new(disk, checked.amode, members, shared, checked.hints);
+    let file = File::new(disk, checked.amode, (members, checked.hosts), shared, checked.hints);
     file.go_to(start)?;
     Ok(file)
 }
@@ -83,7 +83,7 @@ fn check(members: &dyn Members, args: Result<OpenArgs>) -> Result<Checked> {
     let bits = mine.as_ref().map_or(0, |(_, amode, _)| amode.bits());
     let told = [bits.to_ne_bytes(), members.host().to_ne_bytes()].concat();
     let all = agree_with(members, mine.as_ref().map(|_| ()).map_err(Clone::clone), &told)?;
-    let (path, amode, hints) = mine?;
+    let (path, amode, mut hints) = mine?;
     let word = |at: usize| std::array::from_fn(|i| all[at + i]);
     let (mut hosts, ranks) = (Vec::new(), all.len() / told.len());
     for rank in 0..ranks {
@@ -95,6 +95,7 @@ fn check(members: &dyn Members, args: Result<OpenArgs>) -> Result<Checked> {
         }
         hosts.push(u32::from_ne_bytes(word(rank * told.len() + 4)));
     }
+    hints.adopt_hosts(&hosts);
     Ok(Checked { path, amode, hints, hosts })
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct TwoPhase<'a> {
     pub(crate) packed: u64,
     pub(crate) buffer: &'a Buffer,
     pub(crate) domains: Domains,
+    /// The ranks of the aggregators.
+    pub(crate) aggregators: &'a [u32],
     /// Held by the aggregator while it writes under a lock of the system, if independent writes
     /// take holes along.
     pub(crate) locks: Option<&'a Mutex<()>>,
@@ -65,9 +67,8 @@ impl TwoPhase<'_> {
     pub(crate) fn run(&self, direction: Direction) -> (u64, Result<()>) {
         let mut outcome = Ok(());
         let mut end = self.buffer.len();
-        let mut own = (0..self.domains.aggregators)
-            .filter(|&at| self.domains.rank_of(at, self.members.size()) == self.members.rank());
-        let own = own.next();
+        let own = self.aggregators.iter().position(|&rank| rank == self.members.rank());
+        let own = own.map(|at| at as u32);
         for round in 0..self.domains.rounds() {
             let result = match direction {
                 Direction::Write => self.write_round(own, round),
@@ -104,7 +105,7 @@ impl TwoPhase<'_> {
         let answers: Vec<&[u8]> = received.each().collect();
         for aggregator in 0..self.domains.aggregators {
             let (first, len) = self.part(aggregator, round);
-            let from = answers[self.domains.rank_of(aggregator, size) as usize];
+            let from = answers[self.aggregators[aggregator as usize] as usize];
             let got = (from.len() as u64).min(len);
             self.buffer.unpack(first, &from[..got as usize]);
             if got < len {
@@ -142,7 +143,7 @@ impl TwoPhase<'_> {
                 messages.bytes.resize(at + len as usize, 0);
                 self.buffer.pack(first, &mut messages.bytes[at..]);
             }
-            let rank = self.domains.rank_of(aggregator, self.members.size());
+            let rank = self.aggregators[aggregator as usize];
             messages.lengths[rank as usize] = (messages.bytes.len() - before) as u64;
         }
         messages
