@@ -265,6 +265,8 @@ knobs! {
         "network interfaces for TCP between hosts, as names, addresses or address/prefix, separated by commas (auto: all; the first that answers is used)");
     TCP_PORTS: Name = Row::name("tcp.ports",
         "ports that processes listen on for TCP between hosts, as first-last (auto: the system chooses)");
+    TCP_TLS: Switch = Row::switch("tcp.tls", false,
+        "encrypt and authenticate everything on TCP connections between hosts (TLS 1.3, with keys from the job's secret)");
     TCP_CONGESTION_CONTROL: Name = Row::name("tcp.congestion_control",
         "congestion control of TCP connections by the system's name, such as cubic (auto: the system's default; for near peers cubic or reno in place of bbr)");
     TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 128 * K, 64..=256 * K,

@@ -41,6 +41,7 @@ impl TcpTransport {
     }
 
     fn add_accepted(&mut self, fd: OwnedFd) {
+        let Ok(fd) = self.socket(fd, false) else { return };
         self.handshakes.make_room();
         let generation = self.new_generation();
         let index = self.handshakes.add(Handshake::listener(fd, generation, Instant::now()));

@@ -5,7 +5,7 @@
 //! and the peer is near, another one is used: the first of [`UNPACED`] that the system allows.
 //! A failure leaves the system's choice.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -18,7 +18,7 @@ const UNPACED: [&str; 2] = ["cubic", "reno"];
 const NEAR: Duration = Duration::from_millis(1);
 
 /// Sets the congestion control that the user names; without a name, one that suits the peer.
-pub(crate) fn choose(fd: &OwnedFd, wanted: Option<&str>) {
+pub(crate) fn choose(fd: BorrowedFd<'_>, wanted: Option<&str>) {
     if let Some(name) = wanted {
         let _ = sockopt::set_tcp_congestion(fd, name);
         return;

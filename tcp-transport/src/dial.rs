@@ -108,6 +108,7 @@ impl TcpTransport {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
+        let fd = self.socket(fd, true)?;
         let generation = self.new_generation();
         let handshake = Handshake::dialer(fd, at, address, hello, (generation, now));
         let index = self.handshakes.add(handshake);

@@ -1,13 +1,13 @@
 //! Connections on which not both sides have proved the job's secret yet, and what each waits for.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use crate::sys::{self, Part};
+use crate::socket::Socket;
+use crate::sys::Part;
 use crate::wire::{CHALLENGE, Hello, PROOF, Transcript};
 
 /// Longest time of a handshake.
@@ -31,7 +31,7 @@ pub(crate) enum State {
 /// A connection before its proofs.
 #[derive(Debug)]
 pub(crate) struct Handshake {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Socket,
     generation: u32,
     /// Dialer: the peer's index, its address and our Hello.
     pub(crate) dial: Option<(usize, SocketAddr, Hello)>,
@@ -52,7 +52,7 @@ pub(crate) struct Handshakes {
 impl Handshake {
     /// Returns the handshake of a connection that is being made to `address`.
     pub(crate) fn dialer(
-        fd: OwnedFd,
+        fd: Socket,
         at: usize,
         address: SocketAddr,
         hello: Hello,
@@ -63,7 +63,7 @@ impl Handshake {
     }
 
     /// Returns the handshake of a connection that was accepted.
-    pub(crate) fn listener(fd: OwnedFd, generation: u32, now: Instant) -> Handshake {
+    pub(crate) fn listener(fd: Socket, generation: u32, now: Instant) -> Handshake {
         let (dial, state, bytes) = (None, State::Hello, [0; CHALLENGE]);
         Handshake { fd, generation, dial, state, bytes, have: 0, deadline: now + TIMEOUT }
     }
@@ -87,7 +87,7 @@ impl Handshake {
         };
         while self.have < wanted {
             let rest = &mut self.bytes[self.have..wanted];
-            match sys::receive(&self.fd, fabric::UserBuf::EMPTY, rest) {
+            match self.fd.receive(fabric::UserBuf::EMPTY, rest) {
                 Ok(0) => return Err(Errno::CONNRESET),
                 Ok(count) => self.have += count,
                 Err(Errno::AGAIN) => return Ok(false),
@@ -105,8 +105,8 @@ impl Handshake {
     }
 
     /// Sends a message, for which a new connection has space.
-    pub(crate) fn send(&self, message: &[u8]) -> Result<(), Errno> {
-        let sent = sys::send(&self.fd, &[Part::Own(message)])?;
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Errno> {
+        let sent = self.fd.send(&[Part::Own(message)])?;
         if sent == message.len() { Ok(()) } else { Err(Errno::NOBUFS) }
     }
 }

@@ -1,6 +1,6 @@
 //! Links: how a connection that was proven takes over, and what happens when it ends.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd as _;
 use std::time::Instant;
 
 use fabric::{Peer, PeerFailed};
@@ -8,6 +8,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::dial_state::Dial;
 use crate::peer::Link;
+use crate::socket::Socket;
 use crate::transport::TcpTransport;
 use crate::wait_set::Source;
 use crate::wire::Kind;
@@ -19,12 +20,12 @@ const USER_TIMEOUT_MS: u32 = 30_000;
 impl TcpTransport {
     /// Makes a proven connection the link of a peer, which has received our stream up to
     /// `received`.
-    pub(crate) fn establish(&mut self, at: usize, fd: OwnedFd, received: u64) {
+    pub(crate) fn establish(&mut self, at: usize, fd: Socket, received: u64) {
         self.stop_dialing(at);
         self.drop_link(at);
         let generation = self.new_generation();
         let _ = sockopt::set_tcp_nodelay(&fd, true);
-        crate::congestion::choose(&fd, self.settings.congestion_control.as_deref());
+        crate::congestion::choose(fd.as_fd(), self.settings.congestion_control.as_deref());
         let _ = sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT_MS);
         let _ = sockopt::set_socket_keepalive(&fd, true);
         if let Err(error) = self.wait_set.change(&fd, Source::Link(at as u32, generation)) {
@@ -169,6 +170,7 @@ impl TcpTransport {
         if closes
             && !state.tx.has_unsent()
             && let Some(link) = &mut state.link
+            && !link.fd.has_unsent()
         {
             let _ = shutdown(&link.fd, Shutdown::Write);
             (link.is_shut, link.writable) = (true, false);

@@ -4,7 +4,6 @@
 //! with a link; failed. Streams and transfers survive the link.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 
 use fabric::{Peer, PeerFailed, UserBuf};
 use rustc_hash::FxHashMap;
@@ -12,13 +11,14 @@ use rustix::io::Errno;
 
 use crate::dial_state::Dial;
 use crate::send_queue::SendQueue;
-use crate::sys::{self, MAX_PARTS, Part};
+use crate::socket::Socket;
+use crate::sys::{MAX_PARTS, Part};
 use crate::wire::Kind;
 
 /// A connection that carries records.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Socket,
     /// Events of earlier links of the peer have another.
     pub(crate) generation: u32,
     /// The socket takes bytes, as far as is known.
@@ -35,7 +35,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Returns the link over a proven connection.
-    pub(crate) fn new(fd: OwnedFd, generation: u32, used: u64) -> Link {
+    pub(crate) fn new(fd: Socket, generation: u32, used: u64) -> Link {
         Link {
             fd,
             generation,
@@ -183,10 +183,10 @@ impl PeerState {
     #[inline]
     pub(crate) fn write(&mut self, polls: u64) {
         let Some(link) = &mut self.link else { return };
-        while link.writable && self.tx.has_unsent() {
+        while link.writable && (self.tx.has_unsent() || link.fd.has_unsent()) {
             let mut list = [Part::Own(&[]); MAX_PARTS];
             let count = self.tx.parts(&mut list);
-            match sys::send(&link.fd, &list[..count]) {
+            match link.fd.send(&list[..count]) {
                 Ok(sent) => self.tx.wrote(sent),
                 Err(Errno::INTR) => {}
                 Err(_) => link.writable = false,

@@ -7,7 +7,6 @@
 use std::time::{Duration, Instant};
 
 use fabric::Sink;
-use std::os::fd::AsFd as _;
 
 use crate::transport::TcpTransport;
 use crate::wait_set::{BATCH, Ready, Source};
@@ -151,11 +150,12 @@ impl TcpTransport {
         }
         let is_sent = |at: usize| {
             let state = &self.peers[at];
-            let left = state.link.as_ref().map(|link| crate::sys::unacknowledged(link.fd.as_fd()));
+            let left = state.link.as_ref().map(|link| link.fd.unacknowledged());
+            let waits = state.link.as_ref().is_some_and(|link| link.fd.has_unsent());
             // A link that both sides close carries no more acknowledgements of ours.
             let is_shut = state.link.as_ref().is_some_and(|link| link.is_shut);
             let has_unsent = state.tx.has_unsent() && (!is_shut || state.is_pending());
-            !has_unsent && left == Some(0)
+            !has_unsent && !waits && left == Some(0)
         };
         let is_flushed = self.linked.iter().all(|&at| is_sent(at))
             && self.dialing.iter().all(|&at| !self.peers[at].is_pending());

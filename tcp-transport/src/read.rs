@@ -85,14 +85,15 @@ impl TcpTransport {
             None if state.gets.is_empty() => (UserBuf::EMPTY, READ_BYTES),
             None => (UserBuf::EMPTY, HEAD_BYTES),
         };
-        let read = match crate::sys::receive(&link.fd, into, self.scratch.space(space)) {
+        let read = match link.fd.receive(into, self.scratch.space(space)) {
             Ok(0) => return Outcome::Ended("the other side has closed it".into()),
             Ok(read) => read,
             Err(Errno::AGAIN) => return Outcome::Drained(false),
             Err(Errno::INTR) => return Outcome::More,
             Err(errno) => return Outcome::Ended(std::io::Error::from(errno).to_string()),
         };
-        let has_more = link.is_ending || read == into.len() + space;
+        let is_part = link.fd.reads_in_parts();
+        let has_more = link.is_ending || is_part || read == into.len() + space;
         link.used = polls;
         state.rx.position += read as u64;
         match self.take_bytes(at, into, read, sink) {

@@ -12,6 +12,8 @@ pub struct Settings {
     pub interfaces: Option<String>,
     /// Ports to listen on; `None`: the system chooses.
     pub ports: Option<RangeInclusive<u16>>,
+    /// Connections are encrypted.
+    pub tls: bool,
     /// Congestion control by the system's name; `None`: one that suits the peer.
     pub congestion_control: Option<String>,
     /// Largest message sent eagerly, bytes.
@@ -34,6 +36,7 @@ impl Settings {
         Ok(Settings {
             interfaces: knobs.name(knob::TCP_INTERFACES).map(str::to_owned),
             ports: knobs.name(knob::TCP_PORTS).map(parse_ports).transpose()?,
+            tls: knobs.is_on(knob::TCP_TLS),
             congestion_control: knobs.name(knob::TCP_CONGESTION_CONTROL).map(str::to_owned),
             eager_max: knobs.bytes(knob::TCP_EAGER_MAX) as usize,
             frame: 64 << 10,

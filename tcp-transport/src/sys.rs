@@ -25,6 +25,27 @@ pub(crate) enum Part<'a> {
     User(UserBuf),
 }
 
+impl Part<'_> {
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Part::Own(bytes) => bytes.len(),
+            Part::User(memory) => memory.len(),
+        }
+    }
+
+    /// Returns as many bytes as `copy` has, from `at` on; those of the user are copied there.
+    pub(crate) fn copy_to<'a>(&'a self, at: usize, copy: &'a mut [u8]) -> &'a [u8] {
+        match self {
+            Part::Own(bytes) => &bytes[at..at + copy.len()],
+            Part::User(memory) => {
+                memory.read(at, copy);
+                copy
+            }
+        }
+    }
+}
+
 const NO_BYTES: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
 fn errno() -> Errno {
@@ -90,7 +111,7 @@ pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> usize {
 }
 
 /// Returns the round trip of a connection as the system has measured it.
-pub(crate) fn round_trip(fd: &OwnedFd) -> Option<Duration> {
+pub(crate) fn round_trip(fd: BorrowedFd<'_>) -> Option<Duration> {
     // SAFETY: all zeros is a valid `tcp_info`, which consists of numbers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;

@@ -11,6 +11,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::time::Instant;
 
 use fabric::{Caps, Header, Peer, Reports, Store};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use crate::candidates::{self, Filter};
@@ -21,6 +22,8 @@ use crate::peer::PeerState;
 use crate::regions::Regions;
 use crate::scratch::Scratch;
 use crate::settings::Settings;
+use crate::socket::Socket;
+use crate::tls::Keys;
 use crate::wait_set::{Source, WaitSet};
 use crate::wire::Record;
 
@@ -70,6 +73,8 @@ pub(crate) struct Attention {
 pub(crate) struct Own {
     pub(crate) me: Peer,
     pub(crate) secret: [u8; 32],
+    /// Makes TLS sessions, if connections are encrypted.
+    pub(crate) tls: Option<Keys>,
     pub(crate) store: Box<dyn Store>,
     pub(crate) listener: TcpListener,
     pub(crate) port: u16,
@@ -152,10 +157,12 @@ impl TcpTransport {
         let max_links = settings.connections.unwrap_or_else(max_links);
         let own_text = candidates::encode(port, &addresses);
         store.put(&key(me), &own_text).map_err(Unavailable::Store)?;
+        let tls = settings.tls.then(|| Keys::derive(&secret)).transpose();
+        let tls = tls.map_err(|error| Unavailable::Setting(format!("tcp.tls: {error}")))?;
         let limits = limits(&settings, max_links);
         debug_assert!(Scratch::MAX_RECORD >= limits.idle.frame + Header::SIZE + Record::SIZE);
         Ok(TcpTransport {
-            own: Own { me, secret, store, listener, port, addresses, spare: None },
+            own: Own { me, secret, tls, store, listener, port, addresses, spare: None },
             settings,
             limits,
             index: vec![u32::MAX; size as usize],
@@ -227,6 +234,12 @@ impl TcpTransport {
         self.peers.push(PeerState::new(peer));
         self.index[peer.0 as usize] = at as u32;
         at
+    }
+
+    /// Makes a socket of a connection, with a TLS session if they are encrypted.
+    pub(crate) fn socket(&self, fd: OwnedFd, is_dialer: bool) -> Result<Socket, Errno> {
+        let session = self.own.tls.as_ref().map(|keys| keys.session(is_dialer)).transpose();
+        Ok(Socket::new(fd, session.map_err(|_| Errno::PROTO)?.map(Box::new)))
     }
 
     /// Returns a number that no other link or handshake has.

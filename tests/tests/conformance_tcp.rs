@@ -127,6 +127,19 @@ fn over_ipv6() {
 }
 
 #[test]
+fn encrypted_connections_that_break() {
+    let settings = Settings { tls: true, ..on_loopback() };
+    one_sided(seed(), transports(2, &settings));
+    for seed in seed()..seed() + 2 {
+        let mut job = job("TLS", seed, faulty(3, &settings, seed, 12));
+        storm(&mut job, &Weather { steps: 150, longest: 300_000, ..Weather::default() });
+        let broken: u64 = (0..3).map(|rank| job.rank(rank).transport.inner.interruptions()).sum();
+        assert!(broken >= 3, "too few connections were broken: {broken}");
+        job.end();
+    }
+}
+
+#[test]
 fn storms_over_connections_that_break() {
     for seed in seed()..seed() + 8 {
         let ranks = [2, 4][seed as usize % 2];
