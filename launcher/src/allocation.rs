@@ -3,6 +3,7 @@
 //! | manager | hosts and slots | how daemons start |
 //! |---|---|---|
 //! | Slurm | `SLURM_JOB_NODELIST`, `SLURM_TASKS_PER_NODE`, `SLURM_JOB_CPUS_PER_NODE` | srun |
+//! | Slurm, `-m arbitrary` | the file `SLURM_HOSTFILE`: a line for each task | srun |
 //! | PBS, Torque | the file `PBS_NODEFILE`: a line for each slot | ssh |
 //! | LSF | `LSB_DJOB_HOSTFILE`, or `LSB_MCPU_HOSTS`: `a 4 b 4` | blaunch |
 //! | Grid Engine | the file `PE_HOSTFILE`: host and slots on each line | qrsh |
@@ -13,17 +14,18 @@
 
 use std::io;
 
+use crate::host_list::expand;
 use crate::hosts::{Host, HostsError, MAX_SLOTS, is_this_host, merge};
 
 /// The largest number of hosts in a list.
 const MAX_HOSTS: usize = 65_536;
 
 /// The agent of Slurm. `-u` passes each byte on at once; `--overlap` shares the job's processors.
-const SRUN: &str = "srun -u --quiet --overlap --mpi=none --cpu-bind=none --nodes=1 --ntasks=1 \
+pub(crate) const SRUN: &str = "srun -u --quiet --overlap --mpi=none --cpu-bind=none --nodes=1 --ntasks=1 \
                     --nodelist={host} sh -c {command}";
 /// The agents of LSF and Grid Engine.
-const BLAUNCH: &str = "blaunch {host} {command}";
-const QRSH: &str = "qrsh -inherit -nostdin=no {host} {command}";
+pub(crate) const BLAUNCH: &str = "blaunch {host} {command}";
+pub(crate) const QRSH: &str = "qrsh -inherit -nostdin=no {host} {command}";
 
 /// What a resource manager has given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,10 @@ pub fn find(
     let file = |name: &str, path: &str| {
         read_file(path).map_err(|error| HostsError::new(format!("{name}={path}: {error}")))
     };
-    let (manager, hosts, agent) = if let Some(list) = set("SLURM_JOB_NODELIST") {
+    let (manager, hosts, agent) = if let Some(path) = set("SLURM_HOSTFILE") {
+        // A host for each task. The ranks of a host are numbered consecutively here.
+        ("Slurm", one_slot_a_line(&file("SLURM_HOSTFILE", &path)?), Some(SRUN))
+    } else if let Some(list) = set("SLURM_JOB_NODELIST") {
         ("Slurm", slurm(&list, &set)?, Some(SRUN))
     } else if let Some(path) = set("PBS_NODEFILE") {
         ("PBS", one_slot_a_line(&file("PBS_NODEFILE", &path)?), None)
@@ -91,52 +96,7 @@ fn slurm(list: &str, set: &impl Fn(&str) -> Option<String>) -> Result<Vec<Host>,
     };
     let last = slots.last().copied().unwrap_or(1);
     let slots = slots.into_iter().chain(std::iter::repeat(last));
-    Ok(names.into_iter().zip(slots).map(|(name, slots)| Host { name, slots }).collect())
-}
-
-/// Expands a list of Slurm: `n[1-3,7],login,r[01-02]c[0-1]`. `None` if it is not one.
-fn expand(list: &str) -> Option<Vec<String>> {
-    let mut depth = 0;
-    let mut names = Vec::new();
-    let items = list.split(|letter| {
-        match letter {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            _ => {}
-        }
-        letter == ',' && depth == 0
-    });
-    for item in items {
-        names.extend(expand_one(item.trim())?);
-        if names.len() > MAX_HOSTS {
-            return None;
-        }
-    }
-    Some(names).filter(|names| names.iter().all(|name| !name.is_empty()))
-}
-
-fn expand_one(item: &str) -> Option<Vec<String>> {
-    let Some((prefix, rest)) = item.split_once('[') else {
-        return (!item.contains(']')).then(|| vec![item.to_owned()]);
-    };
-    let (ranges, suffix) = rest.split_once(']')?;
-    let suffixes = expand_one(suffix)?;
-    let mut names = Vec::new();
-    for range in ranges.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (low, high) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
-        if low > high || (high - low) as usize * suffixes.len() > MAX_HOSTS {
-            return None;
-        }
-        let width = first.len();
-        for number in low..=high {
-            names.extend(suffixes.iter().map(|end| format!("{prefix}{number:0width$}{end}")));
-        }
-        if names.len() > MAX_HOSTS {
-            return None;
-        }
-    }
-    Some(names)
+    Ok(names.into_iter().zip(slots).map(|(name, slots)| Host::new(name, slots)).collect())
 }
 
 /// Parses counts of Slurm: `2(x3),1` is 2, 2, 2, 1.
@@ -159,7 +119,7 @@ fn repeated(text: &str) -> Option<Vec<u32>> {
 /// Reads a file with a host for each slot.
 fn one_slot_a_line(text: &str) -> Vec<Host> {
     let names = text.lines().map(str::trim).filter(|name| !name.is_empty());
-    names.map(|name| Host { name: name.to_owned(), slots: 1 }).collect()
+    names.map(|name| Host::new(name, 1)).collect()
 }
 
 /// Reads hosts, each followed by its slots.
@@ -174,7 +134,7 @@ fn pairs<'a>(
         let slots = slots.ok_or_else(|| {
             HostsError::new(format!("{name}: the host {host} has {count:?} slots"))
         })?;
-        hosts.push(Host { name: host.to_owned(), slots });
+        hosts.push(Host::new(host, slots));
     }
     Ok(hosts)
 }

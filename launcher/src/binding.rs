@@ -41,8 +41,10 @@ pub enum BindTo {
 /// The value of `--map-by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapBy {
-    /// No mapping: `slot` and `node` have no meaning on one host.
+    /// No mapping: ranks fill the slots of each host.
     Anywhere,
+    /// Ranks are spread evenly over the hosts; no mapping within a host.
+    Node,
     /// Ranks go to the objects of this kind in turn.
     Object(Level),
 }
@@ -56,6 +58,8 @@ pub struct Mapping {
     pub map_by: Option<MapBy>,
     /// K of `--map-by WHAT:PE=K`: cores for each rank.
     pub cores_per_rank: Option<u32>,
+    /// N of `--map-by ppr:N:WHAT`: ranks on each object, one after the other.
+    pub ranks_per_object: Option<u32>,
 }
 
 /// One hardware thread with its ancestors, by logical numbers.
@@ -118,7 +122,8 @@ impl MapBy {
     /// Parses a name in lower case.
     pub fn parse(name: &str) -> Option<MapBy> {
         match name {
-            "slot" | "node" => Some(MapBy::Anywhere),
+            "slot" => Some(MapBy::Anywhere),
+            "node" => Some(MapBy::Node),
             name => Level::parse(name).map(MapBy::Object),
         }
     }
@@ -144,7 +149,9 @@ impl Mapping {
         };
         match self.map_by {
             Some(MapBy::Object(level)) => Some((level, bind)),
-            Some(MapBy::Anywhere) if self.cores_per_rank.is_some() => Some((Level::Core, bind)),
+            Some(MapBy::Anywhere | MapBy::Node) if self.cores_per_rank.is_some() => {
+                Some((Level::Core, bind))
+            }
             _ => Some((bind, bind)),
         }
     }
@@ -192,7 +199,7 @@ impl Machine {
         let objects = group(&self.threads, map);
         Some(
             (0..ranks as usize)
-                .map(|rank| self.processors(rank, &objects, bind, mapping.cores_per_rank))
+                .map(|rank| self.processors(rank, &objects, bind, mapping))
                 .collect(),
         )
     }
@@ -204,11 +211,11 @@ impl Machine {
         rank: usize,
         objects: &[Vec<Thread>],
         bind: Level,
-        cores_per_rank: Option<u32>,
+        mapping: &Mapping,
     ) -> BTreeSet<usize> {
-        let object = &objects[rank % objects.len()];
-        let index = rank / objects.len();
-        if let Some(each) = cores_per_rank {
+        let (object, index) = self.object_of(rank, objects.len(), mapping);
+        let object = &objects[object];
+        if let Some(each) = mapping.cores_per_rank {
             return self.run_of_cores(object, index, each as usize, rank, objects);
         }
         let parts = group(object, bind);
@@ -218,6 +225,18 @@ impl Machine {
             .filter(|thread| thread.object(bind) == chosen)
             .map(|thread| thread.cpu)
             .collect()
+    }
+
+    /// Returns the object of a rank, and the rank's number among those of the object.
+    fn object_of(&self, rank: usize, objects: usize, mapping: &Mapping) -> (usize, usize) {
+        match mapping.ranks_per_object {
+            None => (rank % objects, rank / objects),
+            Some(each) => {
+                let each = (each as usize).max(1);
+                let round = rank / (each * objects);
+                (rank / each % objects, round * each + rank % each)
+            }
+        }
     }
 
     /// Returns `each` cores for one rank: the `index`-th run of cores within its object. If an
@@ -241,6 +260,18 @@ impl Machine {
             .flat_map(|core| &cores[core % cores.len()])
             .map(|thread| thread.cpu)
             .collect()
+    }
+
+    /// Draws the machine: a pair of brackets for each package, a slash between cores, `B` for a
+    /// hardware thread that is in `cpus` and `.` for another one: `[BB/..][../..]`.
+    pub fn draw(&self, cpus: &BTreeSet<usize>) -> String {
+        let thread = |thread: &Thread| if cpus.contains(&thread.cpu) { 'B' } else { '.' };
+        let core = |core: &Vec<Thread>| core.iter().map(thread).collect::<String>();
+        let package = |package: Vec<Thread>| {
+            let cores: Vec<String> = group(&package, Level::Core).iter().map(core).collect();
+            format!("[{}]", cores.join("/"))
+        };
+        group(&self.threads, Level::Package).into_iter().map(package).collect()
     }
 
     /// Returns the objects that a rank's processors belong to, in words.
@@ -333,6 +364,7 @@ mod tests {
             bind_to: bind.map(|name| BindTo::parse(name).unwrap()),
             map_by: map.map(|name| MapBy::parse(name).unwrap()),
             cores_per_rank,
+            ranks_per_object: None,
         };
         let sets = machine().assign(&mapping, ranks).unwrap_or_default();
         sets.iter().map(ranges).collect()
@@ -363,6 +395,25 @@ mod tests {
     }
 
     #[test]
+    fn several_ranks_may_follow_each_other_on_an_object() {
+        let mapping = Mapping {
+            map_by: MapBy::parse("numa"),
+            bind_to: BindTo::parse("core"),
+            ranks_per_object: Some(2),
+            ..Mapping::default()
+        };
+        let sets = machine().assign(&mapping, 6).unwrap_or_default();
+        let sets: Vec<String> = sets.iter().map(ranges).collect();
+        assert_eq!(sets, ["0,8", "1,9", "4,12", "5,13", "2,10", "3,11"]);
+    }
+
+    #[test]
+    fn the_machine_is_drawn_with_the_processors_of_a_rank() {
+        assert_eq!(machine().draw(&[1, 9].into()), "[../BB/../..][../../../..]");
+        assert_eq!(machine().draw(&[0, 12].into()), "[B./../../..][.B/../../..]");
+    }
+
+    #[test]
     fn no_binding_unless_asked() {
         assert!(assigned(None, None, None, 4).is_empty());
         assert!(assigned(Some("none"), Some("core"), None, 4).is_empty());
@@ -383,6 +434,7 @@ mod tests {
                 bind_to: BindTo::parse(BindTo::NAMES[bind]),
                 map_by: MapBy::parse(MapBy::NAMES[map]),
                 cores_per_rank: cores,
+                ranks_per_object: cores,
             };
             let sets = machine.assign(&mapping, ranks).unwrap_or_default();
             prop_assert!(sets.iter().all(|set| !set.is_empty()));

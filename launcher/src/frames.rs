@@ -29,7 +29,7 @@ use crate::share::Share;
 use crate::stall::HostStall;
 
 /// The version of these messages.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.

@@ -3,7 +3,10 @@
 //! Ranks fill the hosts in the order given, the ranks of a host in one block. Ranks beyond
 //! the number of slots are dealt in further rounds. Two spellings are read: the list of
 //! `--hosts` ([`parse_list`]) and a host file ([`parse_file`]). A further spelling is one more
-//! function from text to `Vec<Host>`. This file opens no file and resolves no name.
+//! function from text to `Vec<Host>`. Names may have ranges (`n[01-16]`). This file opens no file
+//! and resolves no name.
+
+use crate::host_list::expand;
 
 /// The largest number of slots of a host.
 pub const MAX_SLOTS: u32 = 65_536;
@@ -15,6 +18,15 @@ pub struct Host {
     pub name: String,
     /// The number of ranks that it is meant for.
     pub slots: u32,
+    /// The number of ranks that it takes at most, if the user set one (`max_slots=`).
+    pub max_slots: Option<u32>,
+}
+
+impl Host {
+    /// Returns a host without a limit.
+    pub fn new(name: impl Into<String>, slots: u32) -> Host {
+        Host { name: name.into(), slots, max_slots: None }
+    }
 }
 
 /// An unusable list of hosts, in one line for the user.
@@ -32,7 +44,38 @@ impl HostsError {
 /// Reads `a:2,b`: names with their slots (default 1). The colons of an IPv6 address need
 /// brackets if slots follow.
 pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
-    text.split(',').map(|word| parse_host(word.trim())).collect()
+    let mut hosts = Vec::new();
+    for word in split_list(text) {
+        hosts.extend(expand_host(parse_host(word.trim())?)?);
+    }
+    Ok(hosts)
+}
+
+/// Splits at commas outside of brackets.
+fn split_list(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    text.split(move |letter| {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    })
+}
+
+/// Returns the hosts of a name with ranges, `n[01-04]`. The brackets of an IPv6 address have colons
+/// in them.
+fn expand_host(host: Host) -> Result<Vec<Host>, HostsError> {
+    if !host.name.contains('[') || host.name.contains(':') {
+        return Ok(vec![host]);
+    }
+    let invalid = || {
+        let name = &host.name;
+        HostsError(format!("invalid host {name:?}: a range must be written as n[1-4,7]"))
+    };
+    let names = expand(&host.name).ok_or_else(invalid)?;
+    Ok(names.into_iter().map(|name| Host { name, ..host.clone() }).collect())
 }
 
 /// Reads the text of a host file: `name`, `name:2` or `name slots=2` on each line; `#` begins
@@ -40,9 +83,10 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>, HostsError> {
 pub fn parse_file(path: &str, text: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        hosts.extend(
-            parse_line(line).map_err(|why| HostsError(format!("{path}, line {number}: {why}")))?,
-        );
+        let parsed = parse_line(line)
+            .and_then(|host| host.map_or(Ok(Vec::new()), expand_host))
+            .map_err(|why| HostsError(format!("{path}, line {number}: {why}")))?;
+        hosts.extend(parsed);
     }
     if hosts.is_empty() {
         return Err(HostsError(format!("{path} names no host: one name on each line is needed")));
@@ -66,6 +110,12 @@ fn parse_line(line: &str) -> Result<Option<Host>, HostsError> {
                 HostsError(format!("invalid slots={slots}: must be 1 to {MAX_SLOTS}"))
             })?;
             is_given = true;
+        } else if let Some(most) = max_slots(word) {
+            let limit = parse_slots(most);
+            host.max_slots =
+                Some(limit.ok_or_else(|| {
+                    HostsError(format!("invalid {word}: must be 1 to {MAX_SLOTS}"))
+                })?);
         } else if means_slots(word) {
             return Err(HostsError(format!(
                 "invalid word {word:?} after the host {}: the slots must be written as slots=N",
@@ -74,6 +124,11 @@ fn parse_line(line: &str) -> Result<Option<Host>, HostsError> {
         }
     }
     Ok(Some(host))
+}
+
+/// Returns the value of `max_slots=N`, in any of its spellings.
+fn max_slots(word: &str) -> Option<&str> {
+    ["max_slots=", "max-slots=", "maxslots="].iter().find_map(|name| word.strip_prefix(name))
 }
 
 /// Returns true for a word that was meant as the number of slots and is not written as one.
@@ -91,7 +146,7 @@ fn parse_host(word: &str) -> Result<Host, HostsError> {
     };
     let count = slots.map_or(Some(1), parse_slots);
     match (why_invalid_name(name), count) {
-        (None, Some(slots)) => Ok(Host { name: name.to_owned(), slots }),
+        (None, Some(slots)) => Ok(Host::new(name, slots)),
         (Some(why), _) => {
             Err(HostsError(format!("invalid host {word:?}: {why}; must be a name, or name:slots")))
         }
@@ -109,7 +164,9 @@ fn why_invalid_name(name: &str) -> Option<&'static str> {
         // The agent would take it for an option.
         _ if name.starts_with('-') => Some("the name begins with a dash"),
         _ if name.contains(char::is_whitespace) => Some("the name has a space in it"),
-        _ if name.contains(',') => Some("the name has a comma in it: one host on each line"),
+        _ if name.contains(',') && !name.contains('[') => {
+            Some("the name has a comma in it: one host on each line")
+        }
         _ if name.contains('=') => Some("the name has an equals sign in it"),
         _ => None,
     }
@@ -125,11 +182,39 @@ pub fn merge(hosts: Vec<Host>) -> Vec<Host> {
     let mut all: Vec<Host> = Vec::new();
     for host in hosts {
         match all.iter_mut().find(|known| known.name == host.name) {
-            Some(known) => known.slots = known.slots.saturating_add(host.slots),
+            Some(known) => {
+                known.slots = known.slots.saturating_add(host.slots);
+                known.max_slots = known.max_slots.or(host.max_slots);
+            }
             None => all.push(host),
         }
     }
     all
+}
+
+/// Returns how many of `ranks` each host gets if they are spread evenly: no host gets a further
+/// rank before all others with free slots. Ranks beyond the slots are dealt in further rounds.
+pub fn spread(hosts: &[Host], ranks: u32) -> Vec<u32> {
+    let mut counts = vec![0; hosts.len()];
+    let mut left = ranks;
+    while left > 0 {
+        let is_full = counts.iter().zip(hosts).all(|(count, host)| *count >= host.slots);
+        for (count, host) in counts.iter_mut().zip(hosts) {
+            if left > 0 && (is_full || *count < host.slots) {
+                *count += 1;
+                left -= 1;
+            }
+        }
+    }
+    counts
+}
+
+/// Returns the host that gets more ranks than it takes, in one line for the user.
+pub fn overfull(hosts: &[Host], counts: &[u32]) -> Option<String> {
+    hosts.iter().zip(counts).find_map(|(host, count)| {
+        let most = host.max_slots.filter(|most| most < count)?;
+        Some(format!("{count} ranks on {}: its max_slots is {most}", host.name))
+    })
 }
 
 /// Returns how many of `ranks` each host gets.
@@ -164,7 +249,7 @@ mod tests {
     use super::*;
 
     fn named(name: &str, slots: u32) -> Host {
-        Host { name: name.into(), slots }
+        Host::new(name, slots)
     }
 
     #[test]
@@ -192,7 +277,11 @@ mod tests {
         let text = "# ours\n\nnode1 slots=4 max_slots=8\nnode2:2 # two\nnode3\n";
         assert_eq!(
             parse_file("f", text).unwrap(),
-            [named("node1", 4), named("node2", 2), named("node3", 1)]
+            [
+                Host { max_slots: Some(8), ..named("node1", 4) },
+                named("node2", 2),
+                named("node3", 1)
+            ]
         );
         let why = parse_file("f", "node1\nnode2 slots=none\n").unwrap_err().0;
         assert_eq!(why, "f, line 2: invalid slots=none: must be 1 to 65536");
@@ -213,6 +302,29 @@ mod tests {
         }
         assert!(parse_file("f", "a ib0 user=me\n").is_ok(), "what other launchers know");
         assert!(parse_file("f", "# nothing\n").unwrap_err().0.contains("names no host"));
+    }
+
+    #[test]
+    fn names_may_have_ranges() {
+        let four = [named("n08", 2), named("n09", 2), named("n10", 2), named("x", 1)];
+        assert_eq!(parse_list("n[08-10]:2,x").unwrap(), four);
+        assert_eq!(parse_file("f", "n[08-10] slots=2\nx").unwrap(), four);
+        assert_eq!(parse_list("[fe80::1]:3").unwrap(), [named("[fe80::1]", 3)]);
+        for wrong in ["n[1-2", "n[2-1]", "n]1["] {
+            assert!(parse_list(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_spread_over_hosts_and_limits_hold() {
+        let hosts = [named("a", 3), named("b", 1), Host { max_slots: Some(2), ..named("c", 2) }];
+        for (ranks, expected) in
+            [(1, [1, 0, 0]), (3, [1, 1, 1]), (5, [2, 1, 2]), (6, [3, 1, 2]), (8, [4, 2, 2])]
+        {
+            assert_eq!(spread(&hosts, ranks), expected, "{ranks}");
+        }
+        assert_eq!(overfull(&hosts, &[9, 9, 2]), None);
+        assert_eq!(overfull(&hosts, &[0, 0, 3]).unwrap(), "3 ranks on c: its max_slots is 2");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod foreign_mpi;
 pub mod frames;
 pub mod guard;
 mod heartbeat;
+mod host_list;
 pub mod hosts;
 pub mod input;
 mod job;

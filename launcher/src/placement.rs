@@ -36,7 +36,8 @@ impl Placement {
     fn on(machine: &Machine, mapping: &Mapping, first: u32, ranks: u32, report: bool) -> Placement {
         let sets = machine.assign(mapping, ranks).unwrap_or_default();
         let line = |(rank, set)| {
-            format!("rank {rank} is bound to {} (cpus {})", machine.describe(set), ranges(set))
+            let (words, drawing) = (machine.describe(set), machine.draw(set));
+            format!("rank {rank} is bound to {words} (cpus {}): {drawing}", ranges(set))
         };
         let report = if report { (first..).zip(&sets).map(line).collect() } else { Vec::new() };
         Placement { sets, report }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Mapping;
-use crate::hosts::{Host, MAX_SLOTS};
+use crate::binding::{MapBy, Mapping};
+use crate::hosts::{self, Host, MAX_SLOTS};
 
 /// The largest number of ranks in a job.
 pub const MAX_RANKS: u32 = MAX_SLOTS;
@@ -146,6 +146,14 @@ impl Settings {
     /// Returns the number of ranks in all sections.
     pub fn total_ranks(&self) -> u32 {
         self.sections.iter().map(|section| section.ranks).fold(0, u32::saturating_add)
+    }
+
+    /// Returns how many ranks each host gets.
+    pub fn ranks_of_hosts(&self) -> Vec<u32> {
+        match self.mapping.map_by {
+            Some(MapBy::Node) => hosts::spread(&self.hosts, self.total_ranks()),
+            _ => hosts::deal(&self.hosts, self.total_ranks()),
+        }
     }
 
     /// Returns the time without progress after which a stall is reported; `None` for never.

@@ -21,7 +21,6 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost, VERSION};
-use crate::hosts::deal;
 use crate::kv_store::KvStore;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::{Output, Which};
@@ -83,7 +82,7 @@ fn connect(settings: &Settings, share: &Share) -> Result<Vec<Remote>, String> {
         .map_err(|error| format!("cannot find the working directory: {error}"))?;
     let mut hosts = Vec::new();
     let mut first = 0;
-    let counts = deal(&settings.hosts, share.size);
+    let counts = settings.ranks_of_hosts();
     let used: Vec<u32> = counts.iter().copied().filter(|ranks| *ranks > 0).collect();
     for (host, ranks) in settings.hosts.iter().zip(counts) {
         if ranks == 0 {

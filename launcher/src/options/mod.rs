@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io;
 
 use crate::allocation;
-use crate::binding::BindTo;
+use crate::binding::{BindTo, MapBy};
 use crate::hosts;
 use crate::settings::{MAX_RANKS, OnFailure, Section, Settings, Stdin};
 use table::{Id, Spec};
@@ -69,8 +69,12 @@ pub fn parse_within(
     read_file: impl Fn(&str) -> io::Result<String>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Command, Usage> {
-    let mut parser =
-        Parser { settings: Settings::default(), ranks_per_host: None, read_file: &read_file };
+    let mut parser = Parser {
+        settings: Settings::default(),
+        ranks_per_host: None,
+        is_full_at_slots: false,
+        read_file: &read_file,
+    };
     let mut words = arguments.into_iter().peekable();
     loop {
         let mut section = Section::default();
@@ -108,6 +112,7 @@ pub fn parse_within(
         settings.hosts.clear();
     }
     check(&settings)?;
+    check_slots(&settings, parser.is_full_at_slots)?;
     Ok(Command::Run(Box::new(settings)))
 }
 
@@ -156,10 +161,27 @@ fn check(settings: &Settings) -> Result<(), Usage> {
     }
 }
 
+/// Checks the limits of hosts. `is_full`: a host takes no more ranks than it has slots.
+fn check_slots(settings: &Settings, is_full: bool) -> Result<(), Usage> {
+    if settings.hosts.is_empty() {
+        return Ok(());
+    }
+    let (ranks, slots) = (settings.total_ranks(), settings.hosts.iter().map(|host| host.slots));
+    let slots = slots.fold(0, u32::saturating_add);
+    if is_full && ranks > slots {
+        let text = format!("{ranks} ranks on hosts with {slots} slots (--nooversubscribe)");
+        return Err(Usage(text));
+    }
+    hosts::overfull(&settings.hosts, &settings.ranks_of_hosts())
+        .map_or(Ok(()), |why| Err(Usage(why)))
+}
+
 /// The state of a parse.
 struct Parser<'a> {
     settings: Settings,
     ranks_per_host: Option<u32>,
+    /// More ranks than slots are refused.
+    is_full_at_slots: bool,
     read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
@@ -190,12 +212,14 @@ impl Parser<'_> {
                 let what = values::named(word, &next(), BindTo::parse, BindTo::NAMES)?;
                 settings.mapping.bind_to = Some(what);
             }
-            Id::MapBy => {
-                let (what, cores_per_rank) = parse_map_by(word, &next())?;
-                settings.mapping.map_by = Some(what);
-                settings.mapping.cores_per_rank =
-                    cores_per_rank.or(settings.mapping.cores_per_rank);
+            Id::MapBy => self.map_by(word, &next())?,
+            Id::RankBy => values::rank_by(word, &next())?,
+            Id::CoresPerRank => {
+                settings.mapping.cores_per_rank = Some(values::cores(word, &next())?);
             }
+            Id::NoOversubscribe => self.is_full_at_slots = true,
+            Id::Starter => settings.agent = Some(values::starter(word, &next())?.to_owned()),
+            Id::Interface => settings.set.push(format!("tcp.interfaces={}", next())),
             Id::ReportBindings => settings.report_bindings = true,
             Id::DeadAfter => settings.dead_after = Some(parse_seconds(word, &next())?),
             Id::Timeout => settings.timeout = Some(parse_seconds(word, &next())?),
@@ -228,8 +252,23 @@ impl Parser<'_> {
             }
             Id::RanksPerHost => self.ranks_per_host = Some(parse_ranks(word, &next())?),
             Id::Agent => settings.agent = Some(next()),
-            Id::Accepted | Id::Help | Id::Version => {}
+            Id::Accepted | Id::Ignored | Id::Help | Id::Version => {}
         }
+        Ok(())
+    }
+
+    fn map_by(&mut self, word: &str, value: &str) -> Result<(), Usage> {
+        let parsed = parse_map_by(word, value)?;
+        let mapping = &mut self.settings.mapping;
+        match (parsed.what, parsed.ranks_per_object) {
+            (MapBy::Node, Some(ranks)) => self.ranks_per_host = Some(ranks),
+            (MapBy::Anywhere, Some(_)) => {
+                return Err(Usage(format!("{word} {value}: ppr needs an object, not slot")));
+            }
+            (what, each) => (mapping.map_by, mapping.ranks_per_object) = (Some(what), each),
+        }
+        let mapping = &mut self.settings.mapping;
+        mapping.cores_per_rank = parsed.cores_per_rank.or(mapping.cores_per_rank);
         Ok(())
     }
 }

@@ -24,6 +24,12 @@ pub(super) enum Id {
     OnFailure,
     KeepGoing,
     StackTraces,
+    NoOversubscribe,
+    RankBy,
+    CoresPerRank,
+    Starter,
+    Interface,
+    Ignored,
     Explain,
     Check,
     ReportOutcome,
@@ -162,16 +168,34 @@ const HOSTS: &[Spec] = &[
     ),
     spec(
         Id::RanksPerHost,
-        &["ppn", "perhost", "npernode", "N"],
+        &["ppn", "perhost", "npernode", "N", "grr"],
         &["N"],
         "N ranks on each host, in place of the slots given with the hosts",
     ),
     spec(
         Id::Agent,
-        &["agent"],
+        &["agent", "launcher-exec"],
         &["COMMAND"],
         "start daemons by `COMMAND host shell-command`; {host} and {command} in COMMAND stand for both \
          (default: ssh, or what the resource manager offers)",
+    ),
+    spec(
+        Id::Starter,
+        &["launcher", "bootstrap"],
+        &["NAME"],
+        "start daemons by ssh, rsh, slurm (srun), lsf (blaunch) or sge (qrsh)",
+    ),
+    spec(
+        Id::Interface,
+        &["iface"],
+        &["NAME"],
+        "the network interface between hosts, as --set tcp.interfaces=NAME",
+    ),
+    spec(
+        Id::NoOversubscribe,
+        &["nooversubscribe", "no-oversubscribe"],
+        &[],
+        "refuse more ranks than the hosts have slots",
     ),
     spec(
         Id::DeadAfter,
@@ -209,7 +233,7 @@ const INPUT_OUTPUT: &[Spec] = &[
     ),
     spec(
         Id::Stdin,
-        &["stdin"],
+        &["stdin", "s"],
         &["RANK|all|none"],
         "the ranks that read standard input (default: rank 0)",
     ),
@@ -226,8 +250,20 @@ const PLACEMENT: &[Spec] = &[
         Id::MapBy,
         &["map-by"],
         &["WHAT[:PE=K]"],
-        "place ranks in turn on objects of these kinds; slot, node: anywhere; PE=K: K cores for \
-         each rank",
+        "place ranks in turn on objects of these kinds; slot: fill hosts; node: spread ranks evenly \
+         over hosts; ppr:N:WHAT: N ranks on each object; PE=K: K cores for each rank",
+    ),
+    spec(
+        Id::RankBy,
+        &["rank-by"],
+        &["slot"],
+        "the ranks of a host are numbered consecutively; no other order is supported",
+    ),
+    spec(
+        Id::CoresPerRank,
+        &["cpus-per-rank", "cpus-per-proc"],
+        &["K"],
+        "K cores for each rank, as PE=K of --map-by",
     ),
     spec(Id::ReportBindings, &["report-bindings"], &[], "print the processors of each rank"),
 ];
@@ -237,9 +273,15 @@ const OTHER: &[Spec] = &[
     spec(Id::Version, &["version", "V"], &[], "print the version"),
     spec(
         Id::Accepted,
-        &["oversubscribe", "allow-run-as-root", "envall", "genvall"],
+        &["oversubscribe", "allow-run-as-root", "envall", "genvall", "ordered-output"],
         &[],
         "accepted without effect: this is the default",
+    ),
+    spec(
+        Id::Ignored,
+        &["rmk"],
+        &["NAME"],
+        "accepted without effect: allocations are found in the environment",
     ),
 ];
 
@@ -262,7 +304,27 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["genvnone", "envnone", "genvlist", "envlist"],
         "not supported: ranks get mpiexec's whole environment; `env -i` starts with less",
     ),
-    (&["launcher", "rmk", "bootstrap"], "not supported: mpiexec starts the ranks itself"),
+    (
+        &["rankfile", "rf", "cpu-set", "cpu-list"],
+        "not supported: --map-by and --bind-to place ranks, --report-bindings shows where",
+    ),
+    (
+        &["configfile", "app"],
+        "not supported: write the programs on the command line, with a colon between them",
+    ),
+];
+
+/// Further spellings of other launchers: the option that they mean, and its value.
+const SHORTHANDS: &[(&str, &str, &str)] = &[
+    ("pernode", "ppn", "1"),
+    ("rr", "ppn", "1"),
+    ("bynode", "map-by", "node"),
+    ("byslot", "map-by", "slot"),
+    ("bycore", "map-by", "core"),
+    ("bysocket", "map-by", "socket"),
+    ("bind-to-core", "bind-to", "core"),
+    ("bind-to-socket", "bind-to", "socket"),
+    ("bind-to-none", "bind-to", "none"),
 ];
 
 /// Finds the option that a word means. Returns it with the value after its `=`.
@@ -276,6 +338,11 @@ pub(super) fn find(word: &str) -> Result<(&'static Spec, Option<String>), Usage>
     if let Some(spec) = all().find(|spec| spec.names.contains(&name)) {
         return Ok((spec, attached));
     }
+    if let Some((_, option, value)) = SHORTHANDS.iter().find(|(word, ..)| *word == name) {
+        let (spec, _) = find(option)?;
+        let value = if attached.is_none() { *value } else { return Err(without_value(word)) };
+        return Ok((spec, Some(value.to_owned())));
+    }
     if let Some((_, why)) = REFUSED.iter().find(|(names, _)| names.contains(&name)) {
         return Err(Usage(format!("{word}: {why}")));
     }
@@ -285,6 +352,10 @@ pub(super) fn find(word: &str) -> Result<(&'static Spec, Option<String>), Usage>
         None => "see mpiexec --help".into(),
     };
     Err(Usage(format!("unknown option {word}; {hint}")))
+}
+
+fn without_value(word: &str) -> Usage {
+    Usage(format!("{word}: this option takes no value"))
 }
 
 /// Returns the candidate with the fewest edits, if these are few.

@@ -62,6 +62,33 @@ fn hosts_set_the_number_of_ranks_unless_it_is_given() {
 }
 
 #[test]
+fn other_launchers_spellings_mean_the_same() {
+    assert_eq!(run("-pernode -hosts a,b:7 x").unwrap(), run("--ppn 1 --hosts a,b x").unwrap());
+    assert_eq!(
+        run("--bind-to-core --bynode x").unwrap(),
+        run("-bind-to core -map-by node x").unwrap()
+    );
+    assert_eq!(run("--map-by ppr:2:node -H a,b x").unwrap().total_ranks(), 4);
+    assert_eq!(run("--map-by ppr:2:numa:PE=3 x").unwrap().mapping.ranks_per_object, Some(2));
+    assert_eq!(run("-map-by node -H a:4,b:4 -n 4 x").unwrap().ranks_of_hosts(), [2, 2]);
+    assert_eq!(run("-H a:4,b:4 -n 4 x").unwrap().ranks_of_hosts(), [4, 0]);
+    assert_eq!(
+        run("-launcher rsh -iface ib0 -rmk user -s all x").unwrap().agent.as_deref(),
+        Some("rsh")
+    );
+    assert_eq!(run("-iface ib0 x").unwrap().set, ["tcp.interfaces=ib0"]);
+    assert_eq!(run("--rank-by slot --cpus-per-rank 2 x").unwrap().mapping.cores_per_rank, Some(2));
+    assert_eq!(run("--hosts n[1-3]:2 x").unwrap().total_ranks(), 6);
+    let full = "3 ranks on hosts with 2 slots (--nooversubscribe)";
+    assert_eq!(refused("--nooversubscribe -H a,b -n 3 x"), full);
+    assert!(refused("--rank-by core x").contains("must be slot"));
+    assert!(refused("--map-by ppr:0:node x").contains("must be ppr:N:WHAT"));
+    assert!(refused("-launcher carrier-pigeon x").contains("must be ssh"));
+    assert!(refused("-rf file x").contains("--map-by"));
+    assert!(refused("--bynode=3 x").contains("takes no value"));
+}
+
+#[test]
 fn wrong_use_is_reported_in_one_line() {
     assert!(refused("").starts_with("no program given;"));
     assert!(refused("-n 2").starts_with("no program given;"));
@@ -119,8 +146,8 @@ proptest! {
 
     #[test]
     fn any_value_of_an_option_is_read_or_refused(value in "\\PC{0,20}|[a-z0-9:=PE.]{0,12}") {
-        if let Ok((_, Some(cores))) = parse_map_by("--map-by", &value) {
-            prop_assert!(cores > 0);
+        if let Ok(parsed) = parse_map_by("--map-by", &value) {
+            prop_assert!(parsed.cores_per_rank != Some(0) && parsed.ranks_per_object != Some(0));
         }
         if let Ok(time) = parse_seconds("--timeout", &value) {
             prop_assert!(!time.is_zero() || value.parse::<f64>().is_ok_and(|time| time > 0.0));

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use crate::allocation;
 use crate::binding::MapBy;
 use crate::hosts::HostsError;
 use crate::settings::{MAX_RANKS, Stdin};
@@ -59,20 +60,77 @@ pub fn parse_stdin(word: &str, value: &str) -> Result<Stdin, Usage> {
     }
 }
 
-/// Parses the value of `--map-by`: the objects, and K of `:PE=K`. `word` is the option, for
+/// The value of `--map-by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapByValue {
+    /// The objects.
+    pub what: MapBy,
+    /// N of `ppr:N:WHAT`.
+    pub ranks_per_object: Option<u32>,
+    /// K of `:PE=K`.
+    pub cores_per_rank: Option<u32>,
+}
+
+/// Parses the value of `--map-by`: `[ppr:N:]WHAT[:MODIFIER]...`. `word` is the option, for
 /// messages.
-pub fn parse_map_by(word: &str, value: &str) -> Result<(MapBy, Option<u32>), Usage> {
-    let (what, modifier) =
-        value.split_once(':').map_or((value, None), |(what, modifier)| (what, Some(modifier)));
-    let cores = modifier.map(|modifier| {
-        let lower = modifier.to_ascii_lowercase();
-        let count = lower.strip_prefix("pe=").and_then(|count| count.parse().ok());
-        count.filter(|count| *count > 0).ok_or_else(|| {
-            Usage(format!("{word} {value}: only PE=K may follow the colon, with K from 1"))
-        })
-    });
-    let cores = cores.transpose()?;
-    Ok((named(word, what, MapBy::parse, MapBy::NAMES)?, cores))
+pub fn parse_map_by(word: &str, value: &str) -> Result<MapByValue, Usage> {
+    let lower = value.to_ascii_lowercase();
+    let mut parts = lower.split(':');
+    let mut what = parts.next().unwrap_or("");
+    let mut ranks_per_object = None;
+    if what == "ppr" {
+        let each = parts.next().and_then(|each| each.parse().ok()).filter(|each| *each > 0);
+        ranks_per_object =
+            Some(each.ok_or_else(|| {
+                Usage(format!("{word} {value}: must be ppr:N:WHAT, with N from 1"))
+            })?);
+        what = parts.next().unwrap_or("");
+    }
+    let mut cores_per_rank = None;
+    for modifier in parts.flat_map(|part| part.split(',')) {
+        let count = modifier.strip_prefix("pe=").and_then(|count| count.parse().ok());
+        cores_per_rank = match (modifier, count.filter(|count| *count > 0)) {
+            ("oversubscribe", _) => cores_per_rank,
+            (_, Some(count)) => Some(count),
+            _ => {
+                let text = "only PE=K may follow the colon, with K from 1, and OVERSUBSCRIBE";
+                return Err(Usage(format!("{word} {value}: {text}")));
+            }
+        };
+    }
+    let what = named(word, what, MapBy::parse, MapBy::NAMES)?;
+    Ok(MapByValue { what, ranks_per_object, cores_per_rank })
+}
+
+/// Parses a number of cores. `word` is the option, for messages.
+pub(super) fn cores(word: &str, value: &str) -> Result<u32, Usage> {
+    let count = value.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| Usage(format!("{word} {value}: the number of cores must be from 1")))
+}
+
+/// Checks the value of `--rank-by`: ranks of a host are numbered consecutively.
+pub(super) fn rank_by(word: &str, value: &str) -> Result<(), Usage> {
+    match value.to_ascii_lowercase().as_str() {
+        "slot" | "fill" => Ok(()),
+        _ => Err(Usage(format!(
+            "{word} {value}: must be slot: the ranks of a host are numbered consecutively"
+        ))),
+    }
+}
+
+/// Parses the name of a way to start daemons; returns the agent.
+pub(super) fn starter(word: &str, value: &str) -> Result<&'static str, Usage> {
+    Ok(match value {
+        "ssh" => "ssh",
+        "rsh" => "rsh",
+        "slurm" => allocation::SRUN,
+        "lsf" => allocation::BLAUNCH,
+        "sge" => allocation::QRSH,
+        _ => {
+            let text = "must be ssh, rsh, slurm, lsf or sge; --agent names any other command";
+            return Err(Usage(format!("{word} {value}: {text}")));
+        }
+    })
 }
 
 pub(super) fn text(word: OsString) -> Result<String, Usage> {

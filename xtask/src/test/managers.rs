@@ -1,5 +1,6 @@
 //! Programs under a real Slurm: started by `srun` through PMI-2 and PMIx, and by our `mpiexec` in
-//! an allocation; and by Hydra through PMI-1, if there is one in PATH.
+//! an allocation; by Hydra through PMI-1 and by prterun through PMIx, if they are in PATH. C
+//! programs of the table run under each of them: some by a seed, or all.
 //!
 //! The cluster is this machine: a munged, a slurmctld and two slurmd of pretended nodes, in a
 //! folder of their own and on free ports of the loopback interface. They run as children of this
@@ -11,11 +12,11 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Tally, report_failure};
+use super::{Options, Tally, programs, report_failure};
 use crate::command::{self, Ran, capture, quietly};
 use crate::project::Project;
 use crate::set_up;
@@ -41,22 +42,39 @@ struct Job {
     judge: fn(&Ran) -> bool,
 }
 
+/// Commands that start four ranks of a program, and the word that shows whether they are there.
+const STARTERS: [(&str, &str); 3] = [
+    ("srun", "srun -N2 -n4 --mpi=pmi2"),
+    ("mpiexec.hydra", "mpiexec.hydra -n 4"),
+    ("prterun", "prterun --allow-run-as-root --map-by :oversubscribe -n 4"),
+];
+/// C programs that each of them runs, unless it runs all.
+const PROGRAMS_OF_A_SEED: usize = 4;
+/// Programs that use MPI after the MPI_Finalize of the world model: the connection to the manager's
+/// store is closed then.
+const AFTER_FINALIZE: [&str; 1] = ["sessions before, during and after the world model"];
+
 /// Runs all jobs.
-pub(super) fn test(project: &Project, step: &Step) -> Result<Tally> {
+pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<Tally> {
     let mut tally = Tally::default();
     let at = project.target.join("managers");
-    let programs = compile(project, &at)?;
+    let mpicc = options.mpicc.clone().unwrap_or(project.prefix().join("bin/mpicc"));
+    let programs = compile(project, &mpicc, &at)?;
     let expand = |words: &str| {
         let mpiexec = project.prefix().join("bin/mpiexec");
+        let mpiexec = options.mpiexec.as_ref().unwrap_or(&mpiexec);
         words
             .replace("{mpiexec}", &mpiexec.to_string_lossy())
             .replace("{programs}", &programs.to_string_lossy())
     };
-    match Cluster::start(&at, step) {
+    let is_wanted =
+        |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+    let cluster = Cluster::start(&at, step);
+    match &cluster {
         Ok(cluster) => {
-            for job in slurm_jobs() {
+            for job in slurm_jobs().iter().filter(|job| is_wanted(job.name)) {
                 let mut command = shell(&expand(&job.words));
-                tally += judge(&job, command.env("SLURM_CONF", cluster.config()))?;
+                tally += judge(job, command.env("SLURM_CONF", cluster.config()))?;
             }
         }
         Err(error) => {
@@ -64,11 +82,59 @@ pub(super) fn test(project: &Project, step: &Step) -> Result<Tally> {
             tally.skipped += slurm_jobs().len() as u64;
         }
     }
-    for job in hydra_jobs() {
+    let config = cluster.as_ref().ok().map(Cluster::config);
+    for job in hydra_jobs().into_iter().filter(|job| is_wanted(job.name)) {
         if command::exists("mpiexec.hydra", "--version") {
             tally += judge(&job, &mut shell(&expand(&job.words)))?;
         } else {
             tally.skipped += 1;
+        }
+    }
+    tally += whole_programs(project, options, config.as_deref())?;
+    Ok(tally)
+}
+
+/// Runs C programs of the table under each manager: all of them, or some by the seed.
+fn whole_programs(project: &Project, options: &Options, slurm: Option<&Path>) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let rows: Vec<programs::Row> = programs::for_hosts(project, options, true)?
+        .into_iter()
+        .filter(|(case, _)| case.options.is_empty() && !case.ours)
+        .filter(|(case, _)| !AFTER_FINALIZE.contains(&case.name.as_str()))
+        .collect();
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let seed = options.seed.unwrap_or(clock.as_millis() as u64 % 1_000_000) as usize;
+    for (number, (program, start)) in STARTERS.into_iter().enumerate() {
+        let is_there = match program {
+            "srun" => slurm.is_some(),
+            program => command::exists(program, "--version"),
+        };
+        if !is_there {
+            tally.skipped += 1;
+            continue;
+        }
+        let first = (seed + number) * PROGRAMS_OF_A_SEED;
+        let count = if options.thorough { rows.len() } else { PROGRAMS_OF_A_SEED };
+        for (case, words) in (first..first + count).map(|at| &rows[at % rows.len()]) {
+            let name = format!("{} by {program}", case.name);
+            if options.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+                continue;
+            }
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("exec {start} \"$@\""), program]).args(words);
+            command.current_dir(std::env::temp_dir());
+            slurm.iter().for_each(|config| _ = command.env("SLURM_CONF", config));
+            let ran = capture(&mut command, None, LIMIT)?;
+            let mut wrong = programs::mismatches(case, &ran.stdout, &ran.stderr);
+            wrong.extend((!ran.success()).then(|| ran.ending()));
+            match wrong.is_empty() {
+                true => tally.passed += 1,
+                false => {
+                    let again = format!("{}; repeat it with --seed {seed}", wrong.join("; "));
+                    report_failure(&name, &again, &ran.output());
+                    tally.failed += 1;
+                }
+            }
         }
     }
     Ok(tally)
@@ -144,14 +210,14 @@ fn judge(job: &Job, command: &mut Command) -> Result<Tally> {
     Ok(Tally { failed: 1, ..Tally::default() })
 }
 
-fn compile(project: &Project, at: &Path) -> Result<PathBuf> {
+fn compile(project: &Project, mpicc: &Path, at: &Path) -> Result<PathBuf> {
     if at.exists() {
         fs::remove_dir_all(at)?;
     }
     let programs = at.join("programs");
     fs::create_dir_all(&programs)?;
     for name in PROGRAMS {
-        let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
+        let mut mpicc = Command::new(mpicc);
         mpicc.arg("-o").arg(programs.join(name));
         mpicc.arg(project.root.join("tests/programs").join(name).with_extension("c")).arg("-lm");
         quietly(&mut mpicc, LIMIT)?;

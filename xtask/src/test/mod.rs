@@ -85,7 +85,8 @@ enum Part {
     /// Fortran programs, and every procedure in each of the three interfaces.
     Fortran,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
-    /// allocation), and under Hydra if it is in PATH.
+    /// allocation), and under Hydra and prterun if they are in PATH; some of the C programs by a
+    /// seed, with --thorough all.
     Managers,
     /// C programs under valgrind's memcheck.
     Valgrind,
@@ -233,7 +234,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
         Part::Fortran => fortran::test(project, options.filter.as_deref()),
-        Part::Managers => managers::test(project, step),
+        Part::Managers => managers::test(project, options, step),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
         Part::Tsan => tsan::test(project),
