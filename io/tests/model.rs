@@ -4,7 +4,8 @@
 //! number of members, views that interleave, hints, and a sequence of operations; the model applies
 //! them to a vector. Then every member reads back through its view, and the whole file is compared.
 //! A case is made of its seed alone: `SEED=n cargo test -p verbena-io --test model` repeats it.
-//! `CASES=n` runs more of them, from `FIRST=n` on, and `FOLDER=path` on another file system.
+//! `CASES=n` runs more of them, from `FIRST=n` on, and `FOLDER=path` on another file system. In
+//! continuous integration each day has cases of its own.
 
 use std::io::Write;
 use std::sync::atomic::AtomicI64;
@@ -472,13 +473,19 @@ fn atomic_accesses_do_not_mix() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// Returns the first case of a run: on a machine of continuous integration, other ones each day.
+fn todays_first() -> u64 {
+    let day = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
+    if std::env::var_os("CI").is_some() { day * CASES } else { 0 }
+}
+
 #[test]
 fn files_hold_what_a_byte_array_holds() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("SEED") {
         return case(seed);
     }
-    let first = number("FIRST").unwrap_or(0);
+    let first = number("FIRST").unwrap_or_else(todays_first);
     (first..first + number("CASES").unwrap_or(CASES)).for_each(case);
 }
 
