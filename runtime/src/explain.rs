@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bootstrap::Job;
 use collectives::{HostSegment, Thresholds};
-use config::{Knobs, Origin, Registration, knob, show_bytes};
+use config::{Knobs, Origin, ProgressMode, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
 use shm_transport::ShmTransport;
@@ -39,6 +39,12 @@ pub(crate) fn explain(
     }
     add("waiting", waiting(job, spin));
     add("collectives", collectives(job, knobs));
+    if job.size > 1 {
+        let by_memory = intra.is_some() && knobs.is_on(knob::RMA_SHM);
+        let has_device = endpoint.inter().is_some_and(|inter| inter.verbs().is_some());
+        let is_helped = knobs.choice(knob::PT2PT_PROGRESS) == ProgressMode::Thread;
+        add("windows", windows(by_memory, has_device, is_helped));
+    }
     let set: Vec<String> = knobs
         .iter()
         .filter(|(knob, _, origin)| {
@@ -125,6 +131,24 @@ fn waiting(job: &Job, spin: Duration) -> String {
     format!("spins for {} ms, then sleeps ({counts})", spin.as_secs_f64() * 1e3)
 }
 
+/// Describes what completes operations on a target that does not synchronise.
+fn windows(by_memory: bool, has_device: bool, is_helped: bool) -> String {
+    let mut text = String::from("passive targets: ");
+    if by_memory {
+        text += "on a host, memory that MPI has allocated by shared memory, other memory by single \
+                 copy; ";
+    }
+    if has_device {
+        text += "between hosts, put and get by the RDMA device after the first; ";
+    }
+    text += "all else by messages, which the target answers ";
+    text += match is_helped {
+        true => "in MPI calls or by its progress thread",
+        false => "in MPI calls (with pt2pt.progress=thread at any time)",
+    };
+    text
+}
+
 fn collectives(job: &Job, knobs: &Knobs) -> String {
     let thresholds = collective::thresholds(knobs, job);
     let messages = "messages, in trees, rings or rounds by size";
@@ -173,6 +197,15 @@ fn composed(thresholds: &Thresholds) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_completes_passive_targets_is_named() {
+        let messages = "by messages, which the target answers in MPI calls";
+        assert!(windows(false, false, false).contains(&format!("all else {messages} (with")));
+        assert!(windows(true, false, true).ends_with("or by its progress thread"));
+        assert!(windows(true, false, false).contains("by shared memory, other memory by single"));
+        assert!(windows(false, true, false).contains("put and get by the RDMA device"));
+    }
 
     #[test]
     fn the_method_of_large_messages_on_a_host_is_named() {

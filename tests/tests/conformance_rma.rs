@@ -8,7 +8,7 @@ use fabric::{Caps, Peer, protocol};
 use objects::datatype::Counting::Int;
 use objects::op::BuiltinOp;
 use objects::{Datatype, Group};
-use rma::{Access, Engine, LockBy, Memory, Place, Remote, Window};
+use rma::{Access, Control, Engine, LockBy, Memory, Place, Remote, WaitsFor, Window};
 use tests::bytes::{Bytes, Shape};
 
 /// The window's id, and a part of a window that one origin has for itself, in bytes and in ints.
@@ -331,6 +331,37 @@ fn a_lock_protects_a_counter() {
         let found: [u8; 4] = job.memory[0].read()[12..16].try_into().expect("an int");
         assert_eq!(i32::from_ne_bytes(found), EACH * ranks as i32, "seed {seed}");
     }
+}
+
+#[test]
+fn a_lock_whose_holder_has_died_is_an_error_that_names_it() {
+    let options = Options { death: Some((Peer(1), 50)), max_delay: 5, ..Options::default() };
+    let records = Bytes::new(Shape::Run, &[0; 8 + 2 * Control::BYTES]);
+    let aligned = records.memory().addr().next_multiple_of(8) - records.memory().addr();
+    let control = |rank| {
+        let at = aligned as usize + rank * Control::BYTES;
+        Control::new(records.memory().slice(at, Control::BYTES))
+    };
+    let remotes = [0, 1].map(|rank| Remote { control: Some(control(rank)), ..Remote::default() });
+    let mut transports = fabric(2, seed(), options);
+    let mut engines = [0, 1].map(|rank| {
+        let own = Memory::Fixed(fabric::UserBuf::EMPTY);
+        let mut engine = Engine::new();
+        let group = Group::world(2);
+        engine.open(Window::new((ID, rank), group, own, remotes.to_vec(), LockBy::Memory));
+        engine
+    });
+    let slot = 0;
+    assert!(engines[1].lock_now(slot, 0, true), "the lock is free");
+    engines[0].lock(&mut transports[0], ID, 0, false, false).expect("a lock begins");
+    assert!(engines[0].poll_lock(ID, 0).is_none(), "rank 1 holds it");
+    assert_eq!(engines[0].blocked_on(ID, WaitsFor::Lock), Some((0, Some(1))));
+    for _ in 0..1000 {
+        protocol::progress(&mut transports[0], &mut engines[0]);
+    }
+    let error = engines[0].poll_lock(ID, 0).expect("an end").expect_err("a failure");
+    assert_eq!(error.class(), objects::Class::ProcAborted);
+    assert!(error.detail().starts_with("rank 1 holds the lock of rank 0, and has failed"));
 }
 
 #[test]

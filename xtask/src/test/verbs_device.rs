@@ -20,7 +20,7 @@ const ROUGH: &str = "late=300 lots=100 place=300 overtake=1 prefetch=3 rnr=2000"
 /// The ranks of a job: two on each of two pretended hosts.
 const HOSTS: &str = "a:2,b:2";
 /// The programs: those that report the most in a few seconds each.
-const PROGRAMS: [&str; 18] = [
+const PROGRAMS: [&str; 20] = [
     "cancel receives",
     "cancel sends",
     "collectives",
@@ -30,6 +30,7 @@ const PROGRAMS: [&str; 18] = [
     "intercomms",
     "many_large",
     "neighbors",
+    "one_sided",
     "order",
     "overlap",
     "persistent",
@@ -39,6 +40,7 @@ const PROGRAMS: [&str; 18] = [
     "stress",
     "threads",
     "wildcards",
+    "window_load",
 ];
 
 /// Runs the suite and the jobs.
