@@ -1,14 +1,16 @@
 //! MPI-5.0 §20: inquiries about the binary interface and about Fortran's types. Fortran's types
-//! have the default sizes of Fortran compilers; they are part of the datatypes and cannot be set.
+//! have the default sizes of Fortran compilers; they are part of the datatypes, and setting others
+//! is an error.
 
 use std::os::raw::{c_int, c_void};
 
 use objects::{Class, Datatype, Error, Info, Result};
+use runtime::with;
 
 use crate::abi::*;
 use crate::args::{null_argument, put};
 use crate::constants::*;
-use crate::info::store;
+use crate::info::{copy_of, store};
 
 /// Types whose size a program can query.
 const SIZES: [(&str, MPI_Datatype); 4] = [
@@ -59,6 +61,12 @@ pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
 }
 
 pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
+    let known = fortran_info()?;
+    // SAFETY: null is refused; any other pointer is valid by the user's promise.
+    unsafe { store(info, known) }
+}
+
+fn fortran_info() -> Result<Info> {
     let mut known = Info::new();
     for (key, datatype) in SIZES {
         if let Some(datatype) = Datatype::predefined(datatype.0) {
@@ -68,15 +76,27 @@ pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
     for (key, datatype) in OPTIONAL {
         known.set(key, Datatype::predefined(datatype.0).is_some().to_string())?;
     }
-    // SAFETY: null is refused; any other pointer is valid by the user's promise.
-    unsafe { store(info, known) }
+    Ok(known)
 }
 
-pub(crate) unsafe fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {
-    Err(Error::new(
-        Class::Abi,
-        "the sizes of Fortran's types are part of this library (see MPI_Abi_get_fortran_info)",
-    ))
+/// Accepts what holds anyway, and keys that MPI does not define.
+pub(crate) unsafe fn abi_set_fortran_info(info: MPI_Info) -> Result<()> {
+    let known = fortran_info()?;
+    let given = with(|p| copy_of(p, info))?;
+    for (key, value) in given.iter() {
+        let ours = known.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
+        if let Some(ours) = ours.filter(|ours| *ours != value) {
+            let [key, value, ours] = [key, value, ours].map(String::from_utf8_lossy);
+            return Err(Error::new(
+                Class::Abi,
+                format!(
+                    "invalid value {value:?} of {key:?}: must be {ours:?}, which is part of this \
+                     library"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) unsafe fn abi_get_fortran_booleans(
@@ -85,35 +105,61 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
     logical_false: *mut c_void,
     is_set: *mut c_int,
 ) -> Result<()> {
-    let bytes = match logical_size {
-        1 | 2 | 4 | 8 | 16 => logical_size as usize,
-        other => {
-            return Err(Error::new(
-                Class::Arg,
-                format!("invalid logical_size {other}: no LOGICAL has that size"),
-            ));
-        }
-    };
     for (value, logical, name) in
-        [(1_u128, logical_true, "logical_true"), (0, logical_false, "logical_false")]
+        [(1, logical_true, "logical_true"), (0, logical_false, "logical_false")]
     {
+        let value = logical_bytes(logical_size, value)?;
         if logical.is_null() {
             return Err(null_argument(name));
         }
-        let value = value.to_ne_bytes();
-        // The lower half of a number comes first or last, by the machine's byte order.
-        let low = if cfg!(target_endian = "little") { 0 } else { value.len() - bytes };
         // SAFETY: not null, therefore the user's LOGICAL of `logical_size` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(value[low..].as_ptr(), logical.cast(), bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), logical.cast(), value.len()) };
     }
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(is_set, 1, "is_set") }
 }
 
+/// Accepts what holds anyway: 1 and 0.
 pub(crate) unsafe fn abi_set_fortran_booleans(
-    _logical_size: c_int,
-    _logical_true: *mut c_void,
-    _logical_false: *mut c_void,
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
 ) -> Result<()> {
-    Err(Error::new(Class::Abi, "Fortran's .TRUE. and .FALSE. are part of this library: 1 and 0"))
+    for (value, logical, name) in
+        [(1, logical_true, "logical_true"), (0, logical_false, "logical_false")]
+    {
+        let ours = logical_bytes(logical_size, value)?;
+        if logical.is_null() {
+            return Err(null_argument(name));
+        }
+        // SAFETY: not null, therefore the user's LOGICAL of `logical_size` bytes.
+        let given = unsafe { std::slice::from_raw_parts(logical.cast::<u8>(), ours.len()) };
+        if given != ours {
+            return Err(Error::new(
+                Class::Abi,
+                format!(
+                    "invalid {name}, bytes {given:02x?}: must be {ours:02x?}, which is part of \
+                     this library"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the bytes of a LOGICAL with this value.
+fn logical_bytes(logical_size: c_int, value: u128) -> Result<Vec<u8>> {
+    let bytes = match logical_size {
+        1 | 2 | 4 | 8 | 16 => logical_size as usize,
+        other => {
+            return Err(Error::new(
+                Class::Arg,
+                format!("invalid logical_size {other}: must be 1, 2, 4, 8 or 16"),
+            ));
+        }
+    };
+    let value = value.to_ne_bytes();
+    // The lower half of a number comes first or last, by the machine's byte order.
+    let low = if cfg!(target_endian = "little") { 0 } else { value.len() - bytes };
+    Ok(value[low..low + bytes].to_vec())
 }

@@ -36,6 +36,25 @@ static void clock_ticks(void)
     CHECK(now > first && now - first < 10, "the clock went from %f to %f", first, now);
 }
 
+/* What the library says of Fortran may be set again, and nothing else. */
+static void fortran(void)
+{
+    MPI_Info info;
+    int yes = 7, no = 7, is_set = 0, other = -2;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Abi_get_fortran_info(&info);
+    SAME(MPI_Abi_set_fortran_info(info), MPI_SUCCESS);
+    MPI_Info_set(info, "mpi_integer_size", "8");
+    RAISES(MPI_ERR_ABI, MPI_Abi_set_fortran_info(info));
+    MPI_Info_free(&info);
+    MPI_Abi_get_fortran_booleans(sizeof yes, &yes, &no, &is_set);
+    CHECK(is_set && yes != no, "the values of LOGICALs are not set");
+    SAME(MPI_Abi_set_fortran_booleans(sizeof yes, &yes, &no), MPI_SUCCESS);
+    RAISES(MPI_ERR_ABI, MPI_Abi_set_fortran_booleans(sizeof yes, &other, &no));
+    RAISES(MPI_ERR_ARG, MPI_Abi_set_fortran_booleans(3, &yes, &no));
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 static void attributes(void)
 {
     int flag = 0, *value, name_length;
@@ -120,6 +139,8 @@ int main(int argc, char **argv)
     CHECK(parent == MPI_COMM_NULL, "a parent of a process that nobody spawned");
     clock_ticks();
     attributes();
+    if (argc > 1 && !strcmp(argv[1], "fortran"))
+        fortran();
     communicator_names();
     disconnected();
     error_classes();
