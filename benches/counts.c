@@ -26,6 +26,7 @@ static int rank, round_number, counted;
 static atomic_int *steps;          /* of each rank, in the shared file */
 static char data[BATCH][LARGEST];
 static MPI_Request requests[BATCH];
+static MPI_Win window;
 
 /* Both ranks are here. */
 static void synchronise(void) {
@@ -107,6 +108,30 @@ static void nothing_there(int step, int size) {
     }
 }
 
+/* In memory of rank 1, which does not help. */
+static void one_sided(int step, int size) {
+    long long one = 1, old;
+    if (rank == 0) {
+        MPI_Win_lock_all(0, window);
+        EACH {
+            COUNT(1, MPI_Put(data[0], size, MPI_CHAR, 1, 0, size, MPI_CHAR, window));
+            COUNT(2, MPI_Get(data[0], size, MPI_CHAR, 1, 0, size, MPI_CHAR, window));
+            COUNT(3, MPI_Fetch_and_op(&one, &old, MPI_LONG_LONG, 1, 0, MPI_SUM, window));
+            COUNT(4, MPI_Win_flush(1, window));
+        }
+        MPI_Win_unlock_all(window);
+    }
+    synchronise();
+}
+
+static void locks(int step, int size) {
+    if (rank == 0) EACH {
+        COUNT(1, MPI_Win_lock(size ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, 1, 0, window));
+        COUNT(2, MPI_Win_unlock(1, window));
+    }
+    synchronise();
+}
+
 static const struct { const char *name; body *run; int step, size; } cases[] = {
     {"the toggles", nothing_there, 0, 8}, /* taken off all others */
     {"MPI_Send, 8 bytes", blocking_sends, 1, 8},
@@ -123,6 +148,12 @@ static const struct { const char *name; body *run; int step, size; } cases[] = {
     {"MPI_Comm_rank", nothing_there, 1, 8},
     {"MPI_Iprobe, nothing there", nothing_there, 2, 8},
     {"MPI_Allreduce, 8 bytes, one rank", nothing_there, 3, 8},
+    {"MPI_Put, 8 bytes, same host", one_sided, 1, 8},
+    {"MPI_Get, 8 bytes, same host", one_sided, 2, 8},
+    {"MPI_Fetch_and_op, same host", one_sided, 3, 8},
+    {"MPI_Win_flush, same host", one_sided, 4, 8},
+    {"MPI_Win_lock, free", locks, 1, 8},
+    {"MPI_Win_unlock, nobody waits", locks, 2, 8},
 };
 
 int main(int argc, char **argv) {
@@ -136,12 +167,15 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     counted = rank == 0 && !only && RUNNING_ON_VALGRIND;
+    void *memory;
+    MPI_Win_allocate(LARGEST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (only && strcmp(only, cases[i].name)) continue;
         for (round_number = -WARM; round_number < ROUNDS; round_number++) cases[i].run(cases[i].step, cases[i].size);
         if (counted) CALLGRIND_DUMP_STATS_AT(cases[i].name);
     }
     if (rank == 0) printf("%d\n", (only ? WARM + ROUNDS : ROUNDS) * BATCH);
+    MPI_Win_free(&window);
     MPI_Finalize();
     return 0;
 }
