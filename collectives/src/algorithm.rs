@@ -148,6 +148,14 @@ impl Algorithm {
     /// Writes this rank's part of a call, if it is no composition.
     pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
         match *args {
+            CollArgs::Gather { .. }
+            | CollArgs::Scatter { .. }
+            | CollArgs::Allgather { .. }
+            | CollArgs::Alltoall { .. }
+                if self == Algorithm::SegmentCounter =>
+            {
+                segment_counter::blocks(b, args, pos);
+            }
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
             _ if self == Algorithm::Radix => write_radix(b, args, pos, limits),
             CollArgs::Barrier => self.write_barrier(b, pos),

@@ -38,6 +38,8 @@ pub struct Selection {
     rules: Vec<Rule>,
     /// See [`Thresholds::shm_max`].
     shm_max: u64,
+    /// See [`Thresholds::oversubscribed_max`].
+    oversubscribed_max: u64,
     /// See [`Thresholds::host_segment`].
     host_segment: Option<HostSegment>,
     limits: Limits,
@@ -63,7 +65,13 @@ impl Selection {
         let limits =
             Limits { window: t.window.max(2), reproducible: t.reproducible, radix: t.radix.max(2) };
         let host_segment = t.host_segment.filter(|_| t.shm);
-        Selection { rules, shm_max: t.shm_max.unwrap_or(0), host_segment, limits }
+        Selection {
+            rules,
+            shm_max: t.shm_max.unwrap_or(0),
+            oversubscribed_max: max.unwrap_or(0),
+            host_segment,
+            limits,
+        }
     }
 
     /// Puts a rule before all others, as a configuration does.
@@ -94,9 +102,12 @@ impl Selection {
     /// The algorithm for a call. `has_segment`: the ranks share a collective segment.
     pub fn choose(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Algorithm {
         let (kind, bytes) = (args.kind(), args.bytes(pos.size));
-        let is_short = |algorithm| {
-            algorithm != Algorithm::SegmentFlags
-                || segment_flags::slot_bytes(args, pos.size) <= self.shm_max
+        let is_short = |algorithm| match algorithm {
+            Algorithm::SegmentFlags => segment_flags::slot_bytes(args, pos.size) <= self.shm_max,
+            Algorithm::SegmentCounter => {
+                segment_counter::slot_bytes(args, pos.size) <= self.oversubscribed_max
+            }
+            _ => true,
         };
         let can = |algorithm: Algorithm| {
             algorithm.can(args, pos)
@@ -245,6 +256,10 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Bcast, from, 0, Binomial),
         rule(Of::Bcast, 0, 0, SegmentCounter),
         rule(Of::Bcast, 0, 0, Linear),
+        rule(Of::Gather, 0, 0, SegmentCounter),
+        rule(Of::Scatter, 0, 0, SegmentCounter),
+        rule(Of::Allgather, 0, 0, SegmentCounter),
+        rule(Of::Alltoall, 0, 0, SegmentCounter),
         rule(Of::Gather, t.gather_long, 0, Linear),
         rule(Of::Gather, 0, 0, Binomial),
         rule(Of::Scatter, t.scatter_long, 0, Linear),

@@ -660,6 +660,25 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
         Algorithm::RecursiveDoubling,
         "too large to be worth it"
     );
+    let blocks = run(6, 16).split(6);
+    let kind = CollectiveKind::Alltoall;
+    for args in [
+        CollArgs::Gather { root: 1, own: Some(run(12, 8)), all: None },
+        CollArgs::Scatter { root: 1, all: None, own: Some(run(2, 8)) },
+        CollArgs::Allgather { own: None, all: run(72, 8) },
+        CollArgs::Alltoall { kind, from: Some(&blocks), to: &blocks },
+    ] {
+        assert_eq!(chosen(&args, true), Algorithm::SegmentCounter, "{args:?}");
+        assert_ne!(chosen(&args, false), Algorithm::SegmentCounter, "{args:?}");
+    }
+    for args in [
+        CollArgs::Gather { root: 1, own: Some(run(13, 8)), all: None },
+        CollArgs::Scatter { root: 1, all: None, own: Some(run(3, 8)) },
+        CollArgs::Allgather { own: None, all: run(78, 8) },
+        CollArgs::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&blocks), to: &blocks },
+    ] {
+        assert_ne!(chosen(&args, true), Algorithm::SegmentCounter, "{args:?}");
+    }
     let gaps = Type { blocks: vec![(0, 4)], extent: 16 }.shape();
     let gaps = Extent::new(Space::Recv, Ty::of(0), 2, gaps);
     assert_eq!(

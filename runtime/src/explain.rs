@@ -170,8 +170,12 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
         true => "in shared memory if it has space, or directly to and from one rank",
         false => "directly to and from one rank",
     };
+    let blocks = match thresholds.shm {
+        true => "; gathers, scatters, allgathers and alltoalls in shared memory if it has space",
+        false => "",
+    };
     format!(
-        "barriers, and broadcasts and reductions up to {}, {how}, since ranks outnumber \
+        "barriers, and broadcasts and reductions up to {}, {how}{blocks}, since ranks outnumber \
          processors; otherwise by {messages}",
         show_bytes(max)
     )

@@ -4,7 +4,7 @@
 //! ```text
 //! 0         header      64 B: completed, the rounds that are complete (`Counter` only);
 //!                       returned, the number of leases that were given back
-//! 64        tallies     64 B for each slot set: arrived, mismatch (`Counter` only)
+//! 64        counts      64 B for each slot set: arrived, mismatch (`Counter` only)
 //! next 64   signatures  for each slot set, for each rank of the host: 8 B (`Counter` only)
 //! next 64   slot sets   `Counter`: the result, then a slot for each member
 //!                       `Flags`: for each member its signature, then its slot

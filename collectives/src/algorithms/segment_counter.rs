@@ -3,8 +3,10 @@
 //! change places as seldom as possible.
 //!
 //! Operands are combined in rank order whichever rank is last: the result depends on the operands
-//! only.
+//! only. Where all exchange blocks, each rank writes its own, and after the last arrival reads
+//! those of the others: it runs twice.
 
+use fabric::CollectiveKind;
 use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES};
 
 use crate::builder::Builder;
@@ -21,7 +23,35 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
             input.shape.gapless && fits(input.bytes(), size)
         }
+        CollArgs::Gather { .. }
+        | CollArgs::Scatter { .. }
+        | CollArgs::Allgather { .. }
+        | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. } => {
+            fits(slot_bytes(args, size), size)
+        }
         _ => false,
+    }
+}
+
+/// Returns the bytes that one rank has in the segment where ranks have blocks, the root's where it
+/// has all of them; the same on all ranks.
+pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
+    let bytes = args.bytes(size);
+    match args {
+        CollArgs::Allgather { .. } => bytes / u64::from(size),
+        CollArgs::Scatter { .. } | CollArgs::Alltoall { .. } => bytes.saturating_mul(size.into()),
+        _ => bytes,
+    }
+}
+
+/// Writes this rank's part of a call in which ranks have blocks.
+pub fn blocks(b: &mut Builder, args: &CollArgs, pos: Position) {
+    match *args {
+        CollArgs::Gather { root, own, all } => gather(b, pos, root, own, all),
+        CollArgs::Scatter { root, all, own } => scatter(b, pos, root, all, own),
+        CollArgs::Allgather { own, all } => allgather(b, pos, own, all),
+        CollArgs::Alltoall { from, to, .. } => alltoall(b, pos, from.unwrap_or(to), to),
+        _ => debug_assert!(false, "no blocks"),
     }
 }
 
@@ -77,6 +107,96 @@ pub fn reduce(
         b.sync(SegSync::WaitAll);
         b.copy(result, output);
     }
+}
+
+/// The root waits for all ranks, the others for none.
+fn gather(b: &mut Builder, pos: Position, root: u32, own: Option<Extent>, all: Option<Extent>) {
+    let Position { rank: me, size, .. } = pos;
+    let own_bytes = own.as_ref().map(Extent::bytes);
+    let block = own_bytes.or(all.map(|all| all.bytes() / u64::from(size))).unwrap_or(0);
+    b.reserve_slot(block);
+    b.sync(SegSync::Acquire);
+    if me != root {
+        own.iter().for_each(|own| b.copy(*own, dense(me, 1, block)));
+    }
+    b.sync(SegSync::Arrive);
+    let Some(all) = all.filter(|_| me == root) else { return };
+    b.sync(SegSync::WaitAll);
+    let each = all.count / u64::from(size);
+    own.iter().for_each(|own| b.copy(*own, all.part(u64::from(me) * each, each)));
+    for (first, many) in [(0, me), (me + 1, size - me - 1)] {
+        let theirs = all.part(u64::from(first) * each, u64::from(many) * each);
+        b.copy(dense(first, many, block), theirs);
+    }
+}
+
+/// The root waits for no rank, the others wait for the root only.
+fn scatter(b: &mut Builder, pos: Position, root: u32, all: Option<Extent>, own: Option<Extent>) {
+    let Position { rank: me, size, .. } = pos;
+    let all_bytes = all.map(|all| all.bytes() / u64::from(size));
+    let block = own.as_ref().map(Extent::bytes).or(all_bytes).unwrap_or(0);
+    b.reserve_slot(block);
+    if let Some(all) = all.filter(|_| me == root) {
+        b.sync(SegSync::Acquire);
+        b.copy(all, dense(0, size, block));
+        b.sync(SegSync::SignalEarly);
+        b.round();
+        let each = all.count / u64::from(size);
+        own.iter().for_each(|own| b.copy(all.part(u64::from(me) * each, each), *own));
+    } else {
+        b.sync(SegSync::WaitFor(root));
+        own.iter().for_each(|own| b.copy(dense(me, 1, block), *own));
+        b.sync(SegSync::Arrive);
+    }
+}
+
+/// Each rank gets the blocks of all in one piece.
+fn allgather(b: &mut Builder, pos: Position, own: Option<Extent>, all: Extent) {
+    let Position { rank: me, size, .. } = pos;
+    let block = all.bytes() / u64::from(size);
+    let own = own.unwrap_or_else(|| all.split(size)[me as usize]);
+    b.reserve_slot(block);
+    b.sync(SegSync::Acquire);
+    b.copy(own, dense(me, 1, block));
+    b.sync(SegSync::Arrive);
+    b.sync(SegSync::WaitAll);
+    b.copy(dense(0, size, block), all);
+}
+
+/// The blocks for a rank lie next to each other; therefore a rank mostly reads them in one piece.
+fn alltoall(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
+    let Position { rank: me, size, .. } = pos;
+    let block = to.first().map_or(0, Extent::bytes);
+    b.reserve_slot(block);
+    b.sync(SegSync::Acquire);
+    for (rank, data) in (0..size).zip(from) {
+        b.copy(*data, dense(rank * size + me, 1, block));
+    }
+    b.sync(SegSync::Arrive);
+    b.sync(SegSync::WaitAll);
+    match joined(to) {
+        Some(all) => b.copy(dense(me * size, size, block), all),
+        None => (0..size)
+            .zip(to)
+            .for_each(|(rank, data)| b.copy(dense(me * size + rank, 1, block), *data)),
+    }
+}
+
+/// Returns runs of bytes that follow each other as one.
+fn joined(runs: &[Extent]) -> Option<Extent> {
+    let first = runs.first()?.as_bytes()?;
+    runs[1..].iter().try_fold(first, |all, next| {
+        let next = next.as_bytes()?;
+        let follows = next.space == all.space && next.disp == all.disp + all.count as i64;
+        follows.then_some(Extent { count: all.count + next.count, ..all })
+    })
+}
+
+/// Returns blocks that lie next to each other in the slots, whichever ranks write them.
+fn dense(first: u32, many: u32, block: u64) -> Extent {
+    let disp = (SLOT_BYTES.end() + u64::from(first) * block) as i64;
+    let count = u64::from(many) * block;
+    Extent { disp, ..Extent::new(Space::CollSegment, Ty::BYTES, count, Shape::BYTE) }
 }
 
 /// Returns where a rank's slot lies: after the result, which other ranks may still read while the

@@ -1,4 +1,4 @@
-//! A model of a collective segment whose members count in one word, with two slot sets. It checks
+//! A model of a collective segment whose members count in one word, with three slot sets. It checks
 //! which rank accesses memory at which time: see `fabric::coll_segment`.
 
 use std::cell::RefCell;
@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::Memory;
+
+const SETS: usize = 3;
 
 /// A segment that some ranks share.
 #[derive(Clone)]
@@ -16,8 +18,8 @@ struct State {
     /// Rounds that are complete.
     completed: u64,
     /// Of each slot set: the ranks that have arrived at each round.
-    arrived: [(u64, BTreeSet<u32>); 2],
-    sets: [Memory; 2],
+    arrived: [(u64, BTreeSet<u32>); SETS],
+    sets: [Memory; SETS],
     /// Rounds that each member has left.
     left: Vec<u64>,
 }
@@ -29,8 +31,8 @@ impl Segment {
         Segment(Rc::new(RefCell::new(State {
             members,
             completed: 0,
-            arrived: [(0, BTreeSet::new()), (1, BTreeSet::new())],
-            sets: [0xe0, 0xe1].map(|fill| Memory::new(0, bytes, fill)),
+            arrived: [0, 1, 2].map(|round| (round, BTreeSet::new())),
+            sets: [0xe0, 0xe1, 0xe2].map(|fill| Memory::new(0, bytes, fill)),
             left: vec![0; members as usize],
         })))
     }
@@ -50,7 +52,7 @@ impl Segment {
         let mut state = self.0.borrow_mut();
         assert!(state.completed + 1 >= round, "a member arrives whose slot is not free");
         let members = state.members as usize;
-        let (at, arrived) = &mut state.arrived[round as usize % 2];
+        let (at, arrived) = &mut state.arrived[round as usize % SETS];
         if *at != round {
             (*at, *arrived) = (round, BTreeSet::new());
         }
@@ -78,9 +80,9 @@ impl Segment {
         // After its arrival a member reads the result, or as the last one all slots.
         let may = !state.has_arrived(round, me)
             || state.completed > round
-            || state.arrived[round as usize % 2].1.len() == state.members as usize;
+            || state.arrived[round as usize % SETS].1.len() == state.members as usize;
         assert!(may, "a member reads what may not be written yet");
-        read(&state.sets[round as usize % 2])
+        read(&state.sets[round as usize % SETS])
     }
 
     pub(crate) fn write<R>(&self, round: u64, me: u32, write: impl FnOnce(&mut Memory) -> R) -> R {
@@ -88,13 +90,13 @@ impl Segment {
         assert!(state.completed <= round, "a member writes into a complete round");
         assert!(state.completed + 1 >= round, "a member writes slots that others may read");
         assert!(state.left[me as usize] == round, "a member writes into a round that it is not in");
-        write(&mut state.sets[round as usize % 2])
+        write(&mut state.sets[round as usize % SETS])
     }
 }
 
 impl State {
     fn has_arrived(&self, round: u64, member: u32) -> bool {
-        let (at, arrived) = &self.arrived[round as usize % 2];
+        let (at, arrived) = &self.arrived[round as usize % SETS];
         *at > round || *at == round && arrived.contains(&member)
     }
 }

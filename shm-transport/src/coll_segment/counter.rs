@@ -3,12 +3,12 @@
 //! slot sets serve the rounds alternately, each with an [`ArrivalCount`] of its own.
 //!
 //! Invariants:
-//! - A member is in one round at a time. It begins round k when round k - 2, which used the same
-//!   slot set, is complete.
+//! - A member is in one round at a time. It begins round k when round k - 2 is complete. Then all
+//!   members have arrived there, and therefore left round k - 3, which used the same slot set.
 //! - A member writes its slot and its signature between the beginning of a round and its own
-//!   arrival. Two kinds of readers exist: the last member to arrive, before it completes the round,
-//!   and a member that saw the writer arrive, before its own arrival. Therefore no member reads a
-//!   slot of a round that is complete.
+//!   arrival. Three kinds of readers exist: the last member to arrive, before it completes the
+//!   round; a member that saw the writer arrive, before its own arrival; and any member in a round
+//!   that is complete, before it leaves. Therefore no member reads a slot that may be written.
 //! - The last member to arrive writes the result and a mismatch of signatures before it completes
 //!   the round. They are read by members that have not left the round, and none of these arrives at
 //!   the next round of the set.
@@ -19,7 +19,7 @@ use super::signatures::{Signatures, Signed, signature_in};
 use super::{Counting, LINE, SyncKind};
 use crate::sync::{AtomicU64, Ordering};
 
-const SETS: usize = 2;
+const SETS: usize = 3;
 /// Bits of a mismatch that hold a member.
 const MEMBER_BITS: u32 = 32;
 
@@ -76,8 +76,8 @@ impl Counting for Counter {
 
     #[inline]
     fn is_free(&self, round: u64) -> bool {
-        // Acquire: the member that completed the round before the last has read the slots that
-        // this member is about to write.
+        // Acquire: all members have arrived at the round before the last one, after they had read
+        // the slots that this member is about to write.
         self.completed.load(Ordering::Acquire) + 1 >= round
     }
 

@@ -54,7 +54,7 @@ fn signatures<const SETS: usize>() -> impl Fn(u32) -> Signatures<SETS> {
 }
 
 fn counters() -> [Member<Counter>; 2] {
-    let arrival_counts: [&'static ArrivalCount; 2] = [leak(), leak()];
+    let arrival_counts: [&'static ArrivalCount; Counter::SETS] = std::array::from_fn(|_| leak());
     let signatures = signatures();
     members(|header, me| Counter::new(&header.completed, arrival_counts, signatures(me)))
 }
@@ -102,6 +102,17 @@ impl Member<Counter> {
             assert_eq!(self.counting.mismatch(round, SIGNATURE), None);
             assert_eq!(self.read(round, RESULT), 20 * round + 1);
         }
+    }
+
+    /// Each member gives a number to the other one, which reads it when the round is complete.
+    fn exchange(&self, round: u64) {
+        wait(|| self.counting.is_free(round));
+        self.write(round, self.me, 10 * round + self.me as u64);
+        if self.arrive(round) {
+            self.counting.complete(round);
+        }
+        wait(|| self.counting.is_complete(round));
+        assert_eq!(self.read(round, 1 - self.me), 10 * round + 1 - self.me as u64);
     }
 
     /// Member 0 gives a number to the other one.
@@ -211,6 +222,14 @@ mod counter {
     #[test]
     fn a_root_may_be_ahead() {
         both(|member| (0..4).for_each(|round| member.bcast(round)));
+    }
+
+    #[test]
+    fn members_exchange_and_a_root_may_be_ahead_of_their_reads() {
+        both(|member| {
+            member.exchange(0);
+            (1..4).for_each(|round| member.bcast(round));
+        });
     }
 
     #[test]

@@ -108,8 +108,9 @@ impl<const SETS: usize> Signatures<SETS> {
     /// The word that this member publishes with a signature, and that members that agree have.
     #[inline]
     pub(crate) fn word(&self, round: u64, signature: u64) -> u64 {
-        // Relaxed: the own word. Before round 0 it is zero, and so is its digest.
-        let before = self.of_set(round.wrapping_sub(1))[self.me].load(Ordering::Relaxed);
+        // Relaxed: the own word. Before round 0 there is none, and the digest is zero.
+        let before = round.checked_sub(1);
+        let before = before.map_or(0, |b| self.of_set(b)[self.me].load(Ordering::Relaxed));
         let spread = (before << (u64::BITS - SIGNATURE_BITS)).wrapping_mul(SPREAD);
         let digest = spread >> (u64::BITS - DIGEST_BITS);
         Self::stamp(round) << STAMP_AT | digest << SIGNATURE_BITS | signature
