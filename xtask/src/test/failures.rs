@@ -77,6 +77,26 @@ impl Hosts {
         Ok(hosts)
     }
 
+    /// Waits until the first host reaches all others: a link that was down needs a moment.
+    fn wait_until_reachable(&self) -> Result<()> {
+        let program = std::env::current_exe().context("the path of xtask")?;
+        let began = Instant::now();
+        for host in 0..HOSTS {
+            let is_reached = || {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &self.network.host(0)]).arg(&program);
+                command.args(["relay", "call", &Network::address(host), "true"]);
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                command.status().is_ok_and(|status| status.success())
+            };
+            while !is_reached() {
+                ensure!(began.elapsed() < 4 * BOUND, "a host is not reachable after its fault");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the processes in a namespace without its relay.
     fn processes(&self, host: usize) -> Result<Vec<i32>> {
         let mut command = Command::new("ip");
@@ -207,6 +227,9 @@ impl Bench {
     /// Runs a job with a fault. The error is what is wrong, and what the job printed.
     fn run(&self, fault: &Fault, seed: u64) -> Result<(), (anyhow::Error, String)> {
         let mut rng = Rng::new(seed);
+        if let Some(hosts) = self.hosts.as_ref().filter(|_| fault.place == Place::Hosts) {
+            hosts.wait_until_reachable().map_err(|error| (error, String::new()))?;
+        }
         let files = shared_files();
         let mut job = Job::start(self, fault).map_err(|error| (error, String::new()))?;
         let judged = job.wait_for_ranks().and_then(|()| {

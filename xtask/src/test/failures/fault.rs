@@ -63,9 +63,9 @@ impl Victim {
         format!(r"rank {} \(pid {} on {host}\)", self.rank, self.pid)
     }
 
-    /// Returns the hosts whose loss the report may name: if mpiexec is cut off, any other one.
+    /// Returns the hosts whose loss the report may name: any, if that of mpiexec itself is hit.
     fn lost_hosts(&self) -> String {
-        let hosts = if self.host == 0 { 1..HOSTS } else { self.host..self.host + 1 };
+        let hosts = if self.host == 0 { 0..HOSTS } else { self.host..self.host + 1 };
         let names: Vec<String> = hosts
             .map(|host| {
                 let (first, last) = (host * RANKS, host * RANKS + RANKS - 1);
