@@ -161,8 +161,8 @@ impl Nodes {
     }
 }
 
-/// The fewest factors of a number, each at most `radix`, the largest first. `None`: a prime factor
-/// is larger.
+/// The fewest factors of a number, each at most `radix`, the largest first. `None`: a prime
+/// factor is larger.
 fn factors(mut number: u32, radix: u32) -> Option<Vec<u32>> {
     let mut factors = Vec::new();
     while number > 1 {
