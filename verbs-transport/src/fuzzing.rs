@@ -61,9 +61,9 @@ pub fn eager_rdma_slot(bytes: &[u8], seq: u32) -> Option<usize> {
     decode_slot(words::<{ SLOT_BYTES / 8 }>(bytes), seq, &mut [0; SLOT_BYTES])
 }
 
-/// Decodes a ring control. Missing bytes are 0. Returns whether it was accepted.
+/// Decodes the words that open a ring. Missing bytes are 0. Returns whether they were accepted.
 pub fn ring_control(bytes: &[u8]) -> bool {
-    let word = words::<3>(bytes);
+    let word = words::<4>(bytes);
     let control = std::array::from_fn(word);
     let ring = RingDescriptor::decode(control);
     let same =

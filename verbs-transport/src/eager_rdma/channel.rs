@@ -3,16 +3,17 @@
 //!
 //! A ring has a slot for each sequence number of the window. Therefore a slot is free whenever its
 //! frame may be sent, and written and sent frames keep one order by their numbers. The receiver
-//! opens and closes its ring by writing a descriptor to the ring control in the sender's memory.
-//! The sender reads its ring control before and after it writes a frame.
+//! opens its ring by writing a descriptor, and closes it by writing another word, to the ring
+//! control in the sender's memory. The sender reads its ring control before and after each frame.
 //!
-//! States: [`RxState`]. Invariants: nothing is written before the ring control was open. A ring's
-//! memory goes to another peer only when the sender has reported that it has stopped, or when its
-//! queue pair is gone. This file does not post requests: `grant` and `recv` do.
+//! States: [`RxState`]. Invariants: nothing is written before the ring control was open. A word of
+//! the ring control is written again only when the sender has reported that it has stopped. A
+//! ring's memory goes to another peer only then, or when its queue pair is gone. This file does
+//! not post requests: `grant` and `recv` do.
 
 use std::time::{Duration, Instant};
 
-use super::wire::{CONTROL_BYTES, RingDescriptor, SLOT_BYTES};
+use super::wire::{CLOSING, CONTROL_BYTES, RingDescriptor, SLOT_BYTES};
 use crate::memory::{Exposed, Words};
 
 /// First interval at which a sleeper polls a ring that is closing.
@@ -38,10 +39,16 @@ pub(crate) enum RxState {
 /// The sender's view of the ring that it may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TxRing {
-    /// Checksum of the ring control when it was last read; 0 until it is written.
-    seen: u64,
+    /// Checksum of the last descriptor that was taken over; 0 before the first.
+    opening: u64,
+    /// The word that closes its ring.
+    closing: u64,
+    /// The ring; its address is 0 while it is closed.
     ring: RingDescriptor,
 }
+
+/// The words of a ring control.
+pub(crate) type ControlWords = [u64; CONTROL_BYTES / 8];
 
 /// The eager-RDMA channel of an endpoint.
 #[derive(Debug, Default)]
@@ -62,8 +69,8 @@ pub(crate) struct Channel {
     pub(crate) overtaking: Vec<(u32, Box<[u8]>)>,
     /// Address and key of the peer's ring control; 0 if it writes into no ring.
     pub(crate) peer_control: (u64, u32),
-    /// Number of times that the ring was closed.
-    pub(crate) close_count: u32,
+    /// Number of times that a ring was opened to the peer.
+    pub(crate) openings: u64,
     /// Short frames received from the peer in `period`.
     recent_short: u32,
     /// The period, see [`Rings::period`](super::rings::Rings), that `recent_short` counts in.
@@ -85,10 +92,11 @@ impl RxState {
 }
 
 impl TxRing {
-    /// Returns whether `checksum`, the first word of the ring control, is the one seen last.
+    /// Returns whether the ring control has changed since it was taken over. `word` reads a word
+    /// of it: the one that closes the ring while it is open, otherwise the one that opens it.
     #[inline]
-    pub(crate) fn has_seen(&self, checksum: u64) -> bool {
-        self.seen == checksum
+    pub(crate) fn has_changed(&self, word: impl Fn(usize) -> u64) -> bool {
+        if self.is_open() { word(CLOSING) == self.closing } else { word(0) != self.opening }
     }
 
     /// Returns whether frames may be written.
@@ -98,11 +106,23 @@ impl TxRing {
     }
 
     /// Takes over a ring control that has changed. Returns true if the ring was closed, so that the
-    /// sender must report that it has stopped. An incomplete control is read again later.
-    pub(crate) fn update(&mut self, control: [u64; 3]) -> bool {
-        let Some(ring) = RingDescriptor::decode(control) else { return false };
-        *self = TxRing { seen: control[0], ring };
-        !self.is_open()
+    /// sender must report that it has stopped. An incomplete control is read again later, and a
+    /// closing that arrives before its opening has an effect only after that.
+    pub(crate) fn update(&mut self, control: ControlWords) -> bool {
+        let [opening, addr, place, count, closing] = control;
+        if !self.is_open() {
+            if opening == self.opening {
+                return false;
+            }
+            let decoded = RingDescriptor::decode([opening, addr, place, count]);
+            let Some(ring) = decoded else { return false };
+            *self = TxRing { opening, closing: ring.closing(), ring };
+        }
+        let has_closed = closing == self.closing;
+        if has_closed {
+            self.ring = RingDescriptor::default();
+        }
+        has_closed
     }
 
     /// Returns address and key of the slot of frame `seq`.
@@ -164,7 +184,8 @@ impl Channel {
     #[inline]
     pub(crate) fn control_changed(&self) -> bool {
         self.control.as_ref().is_some_and(|control| {
-            !self.tx.has_seen(control.words::<{ CONTROL_BYTES / 8 }>(0).read(0))
+            let words = control.words::<{ CONTROL_BYTES / 8 }>(0);
+            self.tx.has_changed(|at| words.read(at))
         })
     }
 
@@ -175,10 +196,15 @@ impl Channel {
         self.tx.update(std::array::from_fn(|at| words.read(at)))
     }
 
-    /// Returns the descriptor that opens this ring to a peer.
-    pub(crate) fn descriptor(ring: &Exposed) -> RingDescriptor {
-        let (addr, rkey) = ring.target();
-        RingDescriptor { addr, rkey, mask: ring.count::<{ SLOT_BYTES / 8 }>() as u32 - 1 }
+    /// Returns the descriptor that opens this ring to the peer.
+    pub(crate) fn descriptor(&self, ring: &Exposed) -> RingDescriptor {
+        let ((addr, rkey), slots) = (ring.target(), ring.count::<{ SLOT_BYTES / 8 }>());
+        RingDescriptor { addr, rkey, mask: slots as u32 - 1, count: self.openings + 1 }
+    }
+
+    /// Returns the word that closes the ring opened last.
+    pub(crate) fn closing(&self) -> u64 {
+        RingDescriptor { count: self.openings, ..RingDescriptor::default() }.closing()
     }
 }
 

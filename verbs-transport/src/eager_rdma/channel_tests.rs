@@ -9,24 +9,42 @@ use super::*;
 
 #[test]
 fn a_ring_opens_only_when_its_control_is_complete() {
-    let ring = RingDescriptor { addr: 0x7f01_2345_6000, rkey: 0x1234, mask: 31 };
-    let open = words(ring);
+    let ring = RingDescriptor { addr: 0x7f01_2345_6000, rkey: 0x1234, mask: 31, count: 1 };
+    let open = control(ring, 0);
     let mut out = TxRing::default();
-    for missing in 0..3 {
-        let mut control = open;
-        control[missing] = 0;
-        assert!(!out.update(control) && !out.is_open(), "without word {missing}");
+    assert!(!out.has_changed(|_| 0));
+    for missing in 0..4 {
+        let mut part = open;
+        part[missing] = 0;
+        assert!(!out.update(part) && !out.is_open(), "without word {missing}");
     }
-    assert!(!out.update(open) && out.is_open() && out.has_seen(open[0]));
+    assert!(out.has_changed(|at| open[at]));
+    assert!(!out.update(open) && out.is_open() && !out.has_changed(|at| open[at]));
     assert_eq!(out.slot(33), (ring.addr + SLOT_BYTES as u64, 0x1234));
-    let closed = words(RingDescriptor::closed(1));
-    assert!(!out.update([closed[0], open[1], closed[2]]) && out.is_open(), "half closed");
-    assert!(out.update(closed) && !out.is_open() && out.has_seen(closed[0]));
-    // It may have been open in between.
-    assert!(
-        !out.has_seen(words(RingDescriptor::closed(2))[0])
-            && out.update(words(RingDescriptor::closed(2)))
-    );
+    let half = control(ring, ring.closing() >> 32);
+    assert!(!out.has_changed(|at| half[at]) && !out.update(half) && out.is_open(), "half closed");
+    let closed = control(ring, ring.closing());
+    assert!(out.has_changed(|at| closed[at]) && out.update(closed) && !out.is_open());
+    assert!(!out.has_changed(|at| closed[at]) && !out.update(closed), "closed twice");
+}
+
+#[test]
+fn a_ring_may_close_before_it_opens() {
+    let ring = RingDescriptor { addr: 4096, rkey: 1, mask: 31, count: 1 };
+    let mut out = TxRing::default();
+    let early = [0, 0, 0, 0, ring.closing()];
+    assert!(!out.has_changed(|at| early[at]) && !out.update(early));
+    // Opened and closed in between: that is reported all the same.
+    assert!(out.update(control(ring, ring.closing())) && !out.is_open());
+    let again = RingDescriptor { count: 2, ..ring };
+    assert!(!out.update(control(again, ring.closing())) && out.is_open());
+    assert!(out.update(control(again, again.closing())) && !out.is_open());
+}
+
+/// Returns the words of a ring control.
+fn control(ring: RingDescriptor, closing: u64) -> ControlWords {
+    let [sum, addr, place, count] = words(ring);
+    [sum, addr, place, count, closing]
 }
 
 #[test]
@@ -44,16 +62,17 @@ fn a_sleeper_polls_less_and_less_often_and_then_no_more() {
 }
 
 /// One direction of a connection: a sender, a receiver that sleeps now and then, and a network
-/// that keeps order and delays. Time goes in ticks.
+/// that delays. Frames keep their order, writes of ring controls do not. Time goes in ticks.
 struct Model {
     rng: Rng,
     now: u64,
     /// From the sender: when each arrives, at most [`Model::LONGEST`] after it was posted.
     to_receiver: VecDeque<(u64, Message)>,
-    to_sender: VecDeque<(u64, [u64; 3])>,
+    /// To the sender: words of its ring control, from one on.
+    to_sender: Vec<(u64, usize, Vec<u64>)>,
     // The sender.
     tx: TxRing,
-    control: [u64; 3],
+    control: ControlWords,
     tx_seq: u32,
     written: u32,
     // The receiver.
@@ -64,7 +83,7 @@ struct Model {
     /// Asleep, and when it polls by itself.
     asleep: Option<u64>,
     closed_at: u64,
-    close_count: u32,
+    openings: u64,
 }
 
 enum Message {
@@ -76,16 +95,15 @@ enum Message {
 impl Model {
     const SLOTS: u32 = 8;
     const LONGEST: u64 = 20;
-    const RING: RingDescriptor = RingDescriptor { addr: 4096, rkey: 9, mask: Model::SLOTS - 1 };
 
     fn new(seed: u64) -> Model {
         Model {
             rng: Rng::new(seed),
             now: 0,
             to_receiver: VecDeque::new(),
-            to_sender: VecDeque::new(),
+            to_sender: Vec::new(),
             tx: TxRing::default(),
-            control: [0; 3],
+            control: ControlWords::default(),
             tx_seq: 0,
             written: 0,
             rx: RxState::Absent,
@@ -94,7 +112,7 @@ impl Model {
             rx_seq: 0,
             asleep: None,
             closed_at: 0,
-            close_count: 0,
+            openings: 0,
         }
     }
 
@@ -109,7 +127,7 @@ impl Model {
 
     /// Reads the ring control: before and after each frame, and between frames.
     fn read_control(&mut self) {
-        if !self.tx.has_seen(self.control[0]) && self.tx.update(self.control) {
+        if self.tx.has_changed(|at| self.control[at]) && self.tx.update(self.control) {
             self.post(Message::Stopped);
         }
     }
@@ -141,16 +159,22 @@ impl Model {
         self.read_control();
     }
 
-    fn write_control(&mut self, control: [u64; 3]) {
-        let at = self.arrival(self.to_sender.back().map(|sent| sent.0));
-        self.to_sender.push_back((at, control));
+    /// Returns the ring as it is opened for the `openings`th time.
+    fn descriptor(&self) -> RingDescriptor {
+        RingDescriptor { addr: 4096, rkey: 9, mask: Model::SLOTS - 1, count: self.openings }
+    }
+
+    fn write_control(&mut self, first: usize, words: &[u64]) {
+        let at = self.arrival(None);
+        self.to_sender.push((at, first, words.to_owned()));
     }
 
     /// Passes a tick: what is due arrives, and the receiver sleeps, wakes, or polls.
     fn pass_time(&mut self) {
         self.now += 1;
-        while self.to_sender.front().is_some_and(|sent| sent.0 <= self.now) {
-            self.control = self.to_sender.pop_front().unwrap().1;
+        let Self { now, to_sender, control, .. } = self;
+        for (_, first, words) in to_sender.extract_if(.., |sent| sent.0 <= *now) {
+            control[first..][..words.len()].copy_from_slice(&words);
         }
         while self.to_receiver.front().is_some_and(|sent| sent.0 <= self.now) {
             match self.to_receiver.pop_front().unwrap().1 {
@@ -191,7 +215,8 @@ impl Model {
         if self.rx == RxState::Absent && self.rng.chance(300) {
             self.ring.iter_mut().for_each(|slot| slot.fill(0));
             self.rx = RxState::Open;
-            self.write_control(words(Model::RING));
+            self.openings += 1;
+            self.write_control(0, &words(self.descriptor()));
         }
         if self.rng.chance(15) {
             self.fall_asleep();
@@ -211,8 +236,7 @@ impl Model {
         if self.rx == RxState::Open {
             self.rx = RxState::Closing { since: self.base() };
             self.closed_at = self.now;
-            self.close_count += 1;
-            self.write_control(words(RingDescriptor::closed(self.close_count)));
+            self.write_control(CLOSING, &[self.descriptor().closing()]);
         }
         // A tick is a millisecond.
         let now = self.base() + Duration::from_millis(self.now - self.closed_at);

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, RxState};
-use super::wire::{self, CONTROL_BYTES, RingDescriptor, SLOT_BYTES};
+use super::channel::RxState;
+use super::wire::{self, CLOSING, SLOT_BYTES};
 use crate::endpoint::send_queue::Signal;
 use crate::frame::{PREFIX, control};
 use crate::ibv::Destination;
@@ -89,10 +89,12 @@ impl VerbsTransport {
             return;
         }
         let Ok(Some(ring)) = self.rings.take_ring() else { return self.arbitrate(at) };
-        if !self.write_ring_control(at, Channel::descriptor(&ring)) {
+        let opening = self.endpoints[at].eager_rdma.descriptor(&ring).encode();
+        if !self.write_ring_control(at, 0, &opening) {
             return self.rings.put_ring(ring);
         }
         let channel = &mut self.endpoints[at].eager_rdma;
+        channel.openings += 1;
         (channel.ring, channel.rx) = (Some(ring), RxState::Open);
         self.rings.readable.push(at as u32);
     }
@@ -111,15 +113,12 @@ impl VerbsTransport {
         self.rings.period += 1;
     }
 
-    /// Requests a peer to stop writing. Returns false if there is no space for that message.
+    /// Requests a peer to stop writing. Returns false if it must be tried again.
     fn close_ring(&mut self, at: usize) -> bool {
-        let count = self.endpoints[at].eager_rdma.close_count.wrapping_add(1);
-        let is_posted = self.write_ring_control(at, RingDescriptor::closed(count));
-        let channel = &mut self.endpoints[at].eager_rdma;
-        // Unless the connection has broken by that.
-        if is_posted && channel.rx == RxState::Open {
-            channel.rx = RxState::Closing { since: Instant::now() };
-            channel.close_count = count;
+        let closing = self.endpoints[at].eager_rdma.closing().to_le_bytes();
+        let is_posted = self.write_ring_control(at, CLOSING, &closing);
+        if is_posted {
+            self.endpoints[at].eager_rdma.rx = RxState::Closing { since: Instant::now() };
         }
         is_posted
     }
@@ -155,22 +154,25 @@ impl VerbsTransport {
         states.filter_map(|state| state.next_poll(now, longest)).min()
     }
 
-    /// Writes the ring control of a peer. Returns false if it must be tried again.
-    fn write_ring_control(&mut self, at: usize, ring: RingDescriptor) -> bool {
+    /// Writes words of the ring control of a peer, from word `first` on. Returns false if it must
+    /// be tried again, or if the connection has broken by that.
+    fn write_ring_control(&mut self, at: usize, first: usize, bytes: &[u8]) -> bool {
         let Self { endpoints, send, config, .. } = self;
         let endpoint = &mut endpoints[at];
         if endpoint.tx.used >= config.send_depth {
             return false;
         }
         let Ok(Some(slot)) = send.control.take() else { return false };
-        send.control.bytes_mut(slot, CONTROL_BYTES).copy_from_slice(&ring.encode());
+        send.control.bytes_mut(slot, bytes.len()).copy_from_slice(bytes);
         let (addr, rkey) = endpoint.eager_rdma.peer_control;
+        let addr = addr.wrapping_add(8 * first as u64);
         let signal = Signal { slot: Some(slot), ..Signal::NONE };
-        let memory = send.control.sge(slot, CONTROL_BYTES);
-        if endpoint.tx.submit(memory, Destination::write(addr, rkey), signal).is_err() {
+        let memory = send.control.sge(slot, bytes.len());
+        let posted = endpoint.tx.submit(memory, Destination::write(addr, rkey), signal);
+        if posted.is_err() {
             send.control.put(slot);
             self.break_connection(at, "the device refused a write");
         }
-        true
+        posted.is_ok()
     }
 }

@@ -3,9 +3,10 @@
 //! 0, the length of the frame in word 1, and the frame from word 2 on. A frame begins with its
 //! sequence number.
 //!
-//! A device may place the bytes of a write in any order. Each object therefore begins with a
-//! checksum, and [`decode_slot`] and [`RingDescriptor::decode`] accept only what is complete.
-//! Both read words that may change meanwhile, take any contents, and never panic.
+//! A device may place the bytes of a write in any order, and a write before an earlier one. Each
+//! object therefore begins with a checksum, and [`decode_slot`] and [`RingDescriptor::decode`]
+//! accept only what is complete. In a ring control, opening and closing have words of their own.
+//! Decoders read words that may change meanwhile, take any contents, and never panic.
 
 /// Bytes of a slot in a ring.
 pub(crate) const SLOT_BYTES: usize = 256;
@@ -13,42 +14,49 @@ pub(crate) const SLOT_BYTES: usize = 256;
 pub(crate) const SLOT_HEADER: usize = 16;
 /// A frame has more bytes than its own header.
 const FRAME_HEADER: usize = 8;
-/// Bytes of a ring control.
-pub(crate) const CONTROL_BYTES: usize = 24;
+/// Bytes of a ring control: the descriptor of the ring opened last, and the word that closes it.
+pub(crate) const CONTROL_BYTES: usize = DESCRIPTOR_BYTES + 8;
+/// Bytes of a descriptor.
+pub(crate) const DESCRIPTOR_BYTES: usize = 32;
+/// The word of a ring control that closes the ring.
+pub(crate) const CLOSING: usize = DESCRIPTOR_BYTES / 8;
 
-/// The contents of a ring control: where the sender may write.
+/// Where the sender may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingDescriptor {
-    /// Address of the ring; 0: closed.
+    /// Address of the ring; 0: none.
     pub(crate) addr: u64,
-    /// Key of the ring. Of a closed one the number of times it was closed. Each closing thus
-    /// changes the checksum, also for a sender that did not see the ring open.
     pub(crate) rkey: u32,
     /// Slots less one; a power of two less one.
     pub(crate) mask: u32,
+    /// Number of times that a ring was opened to this sender. Each opening thus changes the
+    /// checksum, and its closing belongs to it alone.
+    pub(crate) count: u64,
 }
 
 impl RingDescriptor {
-    /// Returns the descriptor of a ring that is closed for the `count`th time.
-    pub(crate) fn closed(count: u32) -> RingDescriptor {
-        RingDescriptor { addr: 0, rkey: count, mask: 0 }
-    }
-
-    /// Returns the bytes of a ring control.
-    pub(crate) fn encode(&self) -> [u8; CONTROL_BYTES] {
-        let mut out = [0; CONTROL_BYTES];
-        out[8..16].copy_from_slice(&self.addr.to_le_bytes());
-        out[16..20].copy_from_slice(&self.rkey.to_le_bytes());
-        out[20..].copy_from_slice(&self.mask.to_le_bytes());
-        let sum = checksum(CONTROL_BYTES, &out[8..]);
-        out[..8].copy_from_slice(&sum.to_le_bytes());
+    /// Returns the bytes that open the ring.
+    pub(crate) fn encode(&self) -> [u8; DESCRIPTOR_BYTES] {
+        let place = u64::from(self.mask) << 32 | u64::from(self.rkey);
+        let sum = Checksum::new(DESCRIPTOR_BYTES);
+        let sum = sum.update([self.addr, place]).update([self.count, 0]).finish();
+        let mut out = [0; DESCRIPTOR_BYTES];
+        for (bytes, word) in out.chunks_exact_mut(8).zip([sum, self.addr, place, self.count]) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
         out
     }
 
-    /// Decodes the words of a ring control; `None` until all have arrived.
-    pub(crate) fn decode([sum, addr, rest]: [u64; 3]) -> Option<RingDescriptor> {
-        let ring = RingDescriptor { addr, rkey: rest as u32, mask: (rest >> 32) as u32 };
-        (ring.encode()[..8] == sum.to_le_bytes()).then_some(ring)
+    /// Decodes the words that open a ring; `None` until all have arrived.
+    pub(crate) fn decode([sum, addr, place, count]: [u64; 4]) -> Option<RingDescriptor> {
+        let (rkey, mask) = (place as u32, (place >> 32) as u32);
+        let ring = RingDescriptor { addr, rkey, mask, count };
+        (addr != 0 && ring.encode()[..8] == sum.to_le_bytes()).then_some(ring)
+    }
+
+    /// Returns the word that closes the ring: a checksum, since a word may arrive in parts.
+    pub(crate) fn closing(&self) -> u64 {
+        Checksum::new(8).update([self.count, 0]).finish()
     }
 }
 

@@ -55,22 +55,24 @@ fn half_a_frame_is_none() {
     }
 }
 
-/// Returns a ring control as words.
-pub(crate) fn words(ring: RingDescriptor) -> [u64; 3] {
+/// Returns the words that open a ring.
+pub(crate) fn words(ring: RingDescriptor) -> [u64; 4] {
     let bytes = ring.encode();
     std::array::from_fn(|at| u64::from_le_bytes(bytes[8 * at..][..8].try_into().unwrap()))
 }
 
 #[test]
-fn a_ring_control_is_decoded_only_when_it_is_complete() {
-    let ring = RingDescriptor { addr: 0x7f01_2345_6000, rkey: 0x1234, mask: 31 };
+fn a_ring_is_opened_only_when_its_descriptor_is_complete() {
+    let ring = RingDescriptor { addr: 0x7f01_2345_6000, rkey: 0x1234, mask: 31, count: 7 };
     let whole = words(ring);
     assert_eq!(RingDescriptor::decode(whole), Some(ring));
-    for missing in 0..3 {
+    for missing in 0..4 {
         let mut part = whole;
         part[missing] = 0;
         assert_eq!(RingDescriptor::decode(part), None, "without word {missing}");
     }
+    let again = RingDescriptor { count: 8, ..ring };
+    assert!(words(again)[0] != whole[0] && again.closing() != ring.closing());
 }
 
 proptest! {
@@ -79,7 +81,7 @@ proptest! {
         mut slot in prop::collection::vec(any::<u64>(), SLOT_BYTES / 8),
         len in prop_oneof![0..300u64, any::<u64>()],
         seq: u32,
-        control: [u64; 3],
+        control: [u64; 4],
         is_sealed: bool,
     ) {
         slot[1] = len;
