@@ -211,6 +211,11 @@ impl Exposed {
         self.words / COUNT
     }
 
+    /// Returns all groups of `COUNT` words.
+    pub(crate) fn groups<const COUNT: usize>(&self) -> impl Iterator<Item = Words<'_, COUNT>> {
+        (0..self.count::<COUNT>()).map(|index| self.words(index))
+    }
+
     /// Returns group `index` of `COUNT` words.
     #[inline]
     pub(crate) fn words<const COUNT: usize>(&self, index: usize) -> Words<'_, COUNT> {
@@ -229,6 +234,15 @@ impl<const COUNT: usize> Words<'_, COUNT> {
         // and slots are aligned to 64 bytes. The read is volatile since the device changes the
         // word.
         u64::from_le(unsafe { self.first.add(at).read_volatile() })
+    }
+
+    /// Writes word `at`, which no peer may write at this time.
+    #[inline]
+    pub(crate) fn write(&self, at: usize, word: u64) {
+        assert!(at < COUNT);
+        // SAFETY: as in `read`; there are no references to the words. A peer that writes the word
+        // all the same leaves one value or the other, and every reader takes any.
+        unsafe { self.first.add(at).write_volatile(word.to_le()) };
     }
 }
 

@@ -51,6 +51,8 @@ impl VerbsTransport {
             let Some(len) = wire::decode_slot(|at| slot.read(at), seq, &mut rings.frame) else {
                 return moved;
             };
+            // All of it is in memory, and the peer may not write the next frame yet.
+            wire::clear(len, |at, word| slot.write(at, word));
             let Some((prefix, frame)) = Prefix::decode(&rings.frame[..len]) else { return moved };
             if let Err(why) = endpoint.on_ack(prefix.acked, |slot| send.put(slot)) {
                 return moved | self.protocol_error(at, why);

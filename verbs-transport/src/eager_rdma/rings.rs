@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::channel::{Channel, RxState, TxRing};
-use super::wire::{self, CONTROL_BYTES, SLOT_BYTES};
+use super::wire::{self, CONTROL_BYTES, SLOT_BYTES, SLOT_HEADER};
 use crate::ibv::Pd;
 use crate::memory::{Exposed, Pool};
 
@@ -54,7 +54,11 @@ impl Rings {
 
     /// Takes a ring; `None` if all are in use.
     pub(crate) fn take_ring(&mut self) -> io::Result<Option<Exposed>> {
-        self.rings.expose()
+        let ring = self.rings.expose()?;
+        for slot in ring.iter().flat_map(|ring| ring.groups::<{ SLOT_BYTES / 8 }>()) {
+            wire::clear(SLOT_BYTES - SLOT_HEADER, |at, word| slot.write(at, word));
+        }
+        Ok(ring)
     }
 
     /// Returns a ring that was never granted.

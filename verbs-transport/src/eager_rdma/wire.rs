@@ -5,13 +5,16 @@
 //!
 //! A device may place the bytes of a write in any order, and a write before an earlier one. Each
 //! object therefore begins with a checksum, and [`decode_slot`] and [`RingDescriptor::decode`]
-//! accept only what is complete. In a ring control, opening and closing have words of their own.
-//! Decoders read words that may change meanwhile, take any contents, and never panic.
+//! accept only what is complete. In a ring control, opening and closing have words of their own;
+//! [`clear`] makes sure that no line of a frame is placed after the frame was taken. Decoders read
+//! words that may change meanwhile, take any contents, and never panic.
 
 /// Bytes of a slot in a ring.
 pub(crate) const SLOT_BYTES: usize = 256;
 /// Bytes in front of a frame in a slot, and in a send slot: checksum (8), length (8).
 pub(crate) const SLOT_HEADER: usize = 16;
+/// Words that a device places at once, if they are aligned: a cache line.
+const LINE: usize = 8;
 /// A frame has more bytes than its own header.
 const FRAME_HEADER: usize = 8;
 /// Bytes of a ring control: the descriptor of the ring opened last, and the word that closes it.
@@ -103,6 +106,16 @@ pub(crate) fn decode_slot(
         sum = sum.update(pair);
     }
     (sum.finish() == word(0)).then_some(len)
+}
+
+/// Changes the lines of a slot from which a frame of `len` bytes was taken, so that none of them
+/// can be taken for one of the next frame: two frames may have the same bytes there. The first line
+/// has the sequence number. `write` writes a word of the slot.
+#[inline]
+pub(crate) fn clear(len: usize, mut write: impl FnMut(usize, u64)) {
+    for at in (LINE..slot_len(len) / 8).step_by(LINE) {
+        write(at, Checksum::OTHER);
+    }
 }
 
 /// Returns whether a slot has the sequence number of frame `seq`; the checksum, which covers it,

@@ -55,6 +55,35 @@ fn half_a_frame_is_none() {
     }
 }
 
+/// Frames with the same bytes follow each other in a slot, and a device places their lines when it
+/// likes. A line that was not there when its frame was taken would spoil the next one.
+#[test]
+fn no_line_is_placed_after_its_frame_was_taken() {
+    const LEN: usize = SLOT_BYTES - SLOT_HEADER;
+    for seed in 0..100 {
+        let (mut rng, mut slot) = (Rng::new(seed), vec![0u64; SLOT_BYTES / 8]);
+        clear(LEN, |at, word| slot[at] = word);
+        for seq in (0..).step_by(32).take(50) {
+            let mut bytes = vec![rng.below(2) as u8; SLOT_BYTES];
+            bytes[SLOT_HEADER..][..4].copy_from_slice(&u32::to_le_bytes(seq));
+            let len = 9 + rng.below(LEN as u64 - 8) as usize;
+            seal(&mut bytes[..slot_len(len)], len);
+            let lines = bytes[..slot_len(len)].chunks(64).enumerate();
+            let mut late: Vec<(usize, Vec<u8>)> =
+                lines.map(|(line, bytes)| (line, bytes.to_owned())).collect();
+            while frame_in(&slot, seq).is_none() {
+                assert!(!late.is_empty(), "seed {seed}: frame {seq} never arrives");
+                let (line, bytes) = late.swap_remove(rng.below(late.len() as u64) as usize);
+                for (word, bytes) in slot[LINE * line..].iter_mut().zip(bytes.chunks_exact(8)) {
+                    *word = u64::from_le_bytes(bytes.try_into().unwrap());
+                }
+            }
+            assert!(late.is_empty(), "seed {seed}: frame {seq} was taken without a line");
+            clear(len, |at, word| slot[at] = word);
+        }
+    }
+}
+
 /// Returns the words that open a ring.
 pub(crate) fn words(ring: RingDescriptor) -> [u64; 4] {
     let bytes = ring.encode();
