@@ -177,9 +177,15 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
             let region = ends[owner]
                 .register(Peer(other as u32), memory, rights)
                 .expect("memory can be registered");
-            let started = ends[other].one_sided(Peer(owner as u32), &region, 0, what, message);
-            assert_eq!(started, Ok(Transfer::Started));
             let deadline = Instant::now() + Duration::from_secs(60);
+            // There is no space until the processes have connected.
+            while let Transfer::NoSpace = ends[other]
+                .one_sided(Peer(owner as u32), &region, 0, what.clone(), message)
+                .expect("the peer is there")
+            {
+                assert!(Instant::now() < deadline, "round {round} of seed {seed} never begins");
+                ends.iter_mut().for_each(|end| _ = end.poll(&mut recorded));
+            }
             while recorded.done < message {
                 assert!(Instant::now() < deadline, "round {round} of seed {seed} hangs");
                 ends.iter_mut().for_each(|end| _ = end.poll(&mut recorded));
