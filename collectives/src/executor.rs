@@ -27,6 +27,7 @@ use self::running::{Running, State, Step};
 pub use self::user_call::{UserCall, UserReturn};
 use crate::plan::Plan;
 use crate::schedule::{Member, Schedule};
+use crate::signature;
 
 /// All running collectives of a process.
 #[derive(Default)]
@@ -98,7 +99,8 @@ impl Active {
         let id = CollectiveId { slot, generation: entry.generation };
         let open = std::mem::take(&mut entry.open);
         let running = entry.running.insert({
-            let cursor = Cursor::first(&plan, sequence);
+            let mut cursor = Cursor::first(&plan, sequence);
+            cursor.signature = signature::after(cursor.signature, before);
             Running::new(plan, sequence, cursor, open, scratch)
         });
         running.before = before;
@@ -106,7 +108,7 @@ impl Active {
         // A user's function that is due already waits for `advance`.
         match running.step(pt2pt, endpoint, id, false, &mut moved) {
             Step::Over => self.retire(pt2pt, slot),
-            Step::Blocked | Step::User(_) => self.live.push(slot),
+            Step::Blocked | Step::Repeated(_) | Step::User(_) => self.live.push(slot),
         }
         Ok(id)
     }
@@ -139,6 +141,7 @@ impl Active {
             };
             match running.step(pt2pt, endpoint, id, true, &mut moved) {
                 Step::Blocked => at += 1,
+                Step::Repeated(rounds) => self.push_later(slot, rounds),
                 Step::User(call) => return Advance::User(call),
                 Step::Over => {
                     self.live.remove(at);
@@ -225,6 +228,13 @@ impl Active {
         self.live.is_empty()
     }
 
+    /// True when no member of a collective waits for this process.
+    pub fn is_drained(&self) -> bool {
+        let mut live =
+            self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref());
+        live.all(Running::has_arrived_in_all)
+    }
+
     /// Ends the receives that wait for failed processes: the engine knows ranks, the plans know
     /// which process each rank is.
     #[cold]
@@ -290,8 +300,11 @@ impl Active {
             let lost = pt2pt.failed_peers();
             // With a failed process the rounds of the segment never end.
             let is_whole = !lost.iter().any(|lost| running.plan.has_member(lost.peer));
-            rest = running.remainder().filter(|_| is_whole);
+            let (remainder, pushed) = running.remainder();
+            rest = remainder.filter(|_| is_whole);
+            self.push_later(slot, pushed);
         }
+        let Some(running) = &mut self.entries[slot as usize].running else { return };
         running.leave(has_failed);
         if let Some(scratch) = running.scratch.take() {
             self.pool.give(scratch);
@@ -301,6 +314,22 @@ impl Active {
         }
         if let Some(rest) = rest {
             self.resume_as_active(Suspended(Box::new(rest)));
+        }
+    }
+
+    /// Moves the later collectives in the segment of a failed one on by the rounds that it has
+    /// begun after them.
+    fn push_later(&mut self, slot: u32, pushed: u64) {
+        let Some(failed) = &self.entries[slot as usize].running else { return };
+        if pushed == 0 {
+            return;
+        }
+        let (context, end) = (failed.plan.context(), failed.cursor.segment_end() - pushed);
+        for (of, entry) in (0..).zip(&mut self.entries) {
+            let running = entry.running.as_mut().filter(|_| of != slot);
+            if let Some(running) = running.filter(|running| running.plan.context() == context) {
+                running.cursor.move_on(end, pushed);
+            }
         }
     }
 

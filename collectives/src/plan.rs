@@ -241,6 +241,11 @@ impl Plan {
         }
     }
 
+    /// Returns true if the members of its segment are the ranks of one of several hosts.
+    pub(crate) fn has_host_segment(&self) -> bool {
+        self.bound.segment.as_ref().is_some_and(|shared| shared.members.is_some())
+    }
+
     /// Returns true if its messages carry the call before, and those of the next one its own: the
     /// same on all ranks. The members of a segment of all ranks compare calls there. Those of the
     /// library between two groups differ from group to group, and have the kind of all that make
@@ -248,7 +253,7 @@ impl Plan {
     pub(crate) fn is_compared(&self) -> bool {
         let shared = self.bound.segment.as_ref();
         !self.is_alone()
-            && shared.is_none_or(|shared| shared.members.is_some())
+            && (shared.is_none() || self.has_host_segment())
             && self.bound.remote.is_none()
             && self.renamed != Some(CollectiveKind::CommCreate)
     }

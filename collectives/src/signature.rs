@@ -2,23 +2,27 @@
 //! calls.
 //!
 //! ```text
-//! bit 47 .. 32         31 .. 20              19       18 .. 14    13 .. 8     7 .. 0
-//!     bytes of a slot  root, all ones: none  failed   operation   reduction   sequence number
+//! bit 47 .. 32         31 .. 20              19      18 .. 14   13 .. 8    7      6 .. 0
+//!     bytes of a slot  root, all ones: none  failed  operation  reduction  later  sequence number
 //! ```
 //!
 //! Of the sequence number the lower bits are there, so that a member whose rounds are out of step
-//! with those of others after an error is noticed.
+//! with those of others after an error is noticed. *Later* is set after the first of the rounds of
+//! one collective. Above bit 47 a collective among several hosts has the digest of the call before
+//! that its messages carry as well.
 //!
 //! A reduction is named by the ABI handle of the predefined operation, or by [`USER_OP`].
 //! A member whose call has failed arrives with the signature of that call and [`FAILED`].
 
-use fabric::coll_segment::SIGNATURE_BITS;
+use fabric::coll_segment::{DIGEST_BITS, SIGNATURE_BITS};
 use fabric::{Collective, CollectiveKind};
 use objects::Op;
 use pt2pt::CollectiveCall;
 
-const SEQUENCE_BITS: u32 = 8;
-const OP_AT: u32 = SEQUENCE_BITS;
+const SEQUENCE_BITS: u32 = 7;
+/// One of the later rounds of a collective.
+const LATER: u64 = 1 << SEQUENCE_BITS;
+const OP_AT: u32 = SEQUENCE_BITS + 1;
 const KIND_AT: u32 = OP_AT + 6;
 const ROOT_AT: u32 = KIND_AT + 6;
 const BYTES_AT: u32 = ROOT_AT + 12;
@@ -55,9 +59,30 @@ pub(crate) fn numbered(signature: u64, sequence: i32) -> u64 {
     signature | sequence as u64 & ((1 << SEQUENCE_BITS) - 1)
 }
 
-/// Returns true if one signature is that of an earlier collective than another one.
+/// Returns the signature of the same collective in its later rounds.
+#[inline]
+pub(crate) fn in_later_round(signature: u64) -> u64 {
+    signature | LATER
+}
+
+/// Returns the signature with the digest of the call before; see [`Collective::before`].
+#[inline]
+pub(crate) fn after(signature: u64, before: u8) -> u64 {
+    const { assert!(DIGEST_BITS == u8::BITS) };
+    signature | u64::from(before) << SIGNATURE_BITS
+}
+
+/// Returns the signature without the digest of [`after`].
+pub(crate) fn alone(signature: u64) -> u64 {
+    signature & ((1 << SIGNATURE_BITS) - 1)
+}
+
+/// Returns true if one signature is that of an earlier collective than another one, or of an
+/// earlier round of the same.
 pub(crate) fn is_earlier(one: u64, other: u64) -> bool {
-    (1..1 << (SEQUENCE_BITS - 1)).contains(&(other.wrapping_sub(one) as u8))
+    let sequence = |signature: u64| signature & (LATER - 1);
+    let by = sequence(other).wrapping_sub(sequence(one)) & (LATER - 1);
+    (1..LATER / 2).contains(&by) || by == 0 && one & LATER < other & LATER
 }
 
 /// Returns the signature of a member whose `sequence`th collective has failed before it arrived,
@@ -113,7 +138,10 @@ mod tests {
     #[test]
     fn numbers_are_compared_round_their_end() {
         let at = gave_up;
-        assert!(is_earlier(at(7), at(8)) && is_earlier(at(255), at(256)));
+        assert!(is_earlier(at(7), at(8)) && is_earlier(at(127), at(128)));
         assert!(!is_earlier(at(8), at(7)) && !is_earlier(at(7), at(7)));
+        let later = in_later_round(at(7));
+        assert!(is_earlier(at(7), later) && is_earlier(later, at(8)));
+        assert!(!is_earlier(later, at(7)) && !is_earlier(at(8), later));
     }
 }

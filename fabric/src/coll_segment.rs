@@ -36,6 +36,8 @@ pub const FLAGS_SLOT_BYTES: u64 = FLAGS_STRIDE - FLAGS_HEADER;
 
 /// Bits of a signature.
 pub const SIGNATURE_BITS: u32 = 48;
+/// Bits that a member may add above its signature: they are compared with it, but cannot be read.
+pub const DIGEST_BITS: u32 = 8;
 
 /// A collective segment as one member sees it. Members are named by their rank in the communicator.
 pub trait CollSegment: std::fmt::Debug + Send + Sync {
@@ -57,16 +59,20 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     fn slots(&self, round: u64) -> UserBuf;
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most
-    /// [`SIGNATURE_BITS`]; `notify` wakes members that wait for this one ([`CollSegment::agrees`]).
+    /// [`SIGNATURE_BITS`], and above it a digest of at most [`DIGEST_BITS`] of what it called
+    /// without the segment before; `notify` wakes members that wait for this one
+    /// ([`CollSegment::agrees`]).
     /// Returns true for the last member to arrive, which must complete the round; never with flags.
     fn arrive(&self, round: u64, signature: u64, notify: bool) -> bool;
 
-    /// Returns whether a member has this signature, and had this member's in the round before;
+    /// Returns whether a member has this signature and digest, and had this member's signature
+    /// in the round before;
     /// `None` until it arrives. After that the member's slot may be read, with one word until this
     /// member arrives itself.
     fn agrees(&self, round: u64, member: u32, signature: u64) -> Option<bool>;
 
-    /// Returns a member's signature; `None` until it arrives, and when it has gone on.
+    /// Returns a member's signature, without a digest; `None` until it arrives, and when it has
+    /// gone on.
     fn signature_of(&self, round: u64, member: u32) -> Option<u64>;
 
     /// Returns this member's own signature, `back` rounds before the one that it began last; `None`
@@ -86,8 +92,8 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// True when the round is complete: the result may be read until this member leaves.
     fn is_complete(&self, round: u64) -> bool;
 
-    /// Returns a member whose signature differs, otherwise one whose signature of the round before
-    /// differed; in a complete round that this member has not left.
+    /// Returns a member whose signature differs, otherwise one whose digest or signature of the
+    /// round before differed; in a complete round that this member has not left.
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32>;
 
     /// Leaves a round: this member no longer reads it.

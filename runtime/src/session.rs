@@ -99,7 +99,7 @@ impl Process {
         let core_is_idle = self
             .core
             .as_deref_mut()
-            .is_none_or(|core| core.collectives.is_empty() && core.stack.is_drained());
+            .is_none_or(|core| core.collectives.is_drained() && core.stack.is_drained());
         core_is_idle && self.bsend.is_idle()
     }
 }

@@ -111,6 +111,7 @@ impl Cursor {
             SegSync::Next => {
                 segment.leave(round);
                 self.segment_round += 1;
+                self.signature = signature::in_later_round(signature);
                 SyncResult::Skip
             }
         }
@@ -125,37 +126,84 @@ impl Cursor {
             .any(|sync| matches!(sync, SegSync::Arrive | SegSync::SignalEarly))
     }
 
-    /// Begins so many more rounds of the segment, if no later collective has begun one.
+    /// Takes a failed collective through what it has left of its rounds of the segment, so that all
+    /// members are in step after it: arrives where it has not (`has_arrived`: in the current
+    /// round), waits for all members, and leaves. Goes through a round once more if a member was in
+    /// an earlier one of its own; counts in `pushed` if later collectives must move on for that.
+    /// True when it has left all of them.
     #[cold]
-    pub(super) fn extend(&mut self, plan: &Plan, rounds: u64) -> bool {
-        let Some(segment) = plan.segment() else { return false };
-        let is_last = segment.begun() == self.segment_end;
-        if is_last {
-            (0..rounds).for_each(|_| self.segment_end = segment.next_round() + 1);
-        }
-        is_last
-    }
-
-    /// Takes a failed collective through what it has left of its rounds of the segment, so that
-    /// later ones find them complete: arrives where it has not (`has_arrived`: in the current
-    /// round), and leaves. True when it has left all of them.
-    #[cold]
-    pub(super) fn leave_early(&mut self, plan: &Plan, has_arrived: &mut bool) -> bool {
+    pub(super) fn leave_early(
+        &mut self,
+        plan: &Plan,
+        has_arrived: &mut bool,
+        pushed: &mut u64,
+    ) -> bool {
         let Some(segment) = plan.segment() else { return true };
         while self.segment_round < self.segment_end {
+            if !self.is_left(plan, *has_arrived) {
+                return false;
+            }
             let round = self.segment_round;
             if !*has_arrived {
-                if !segment.is_ready(round) {
-                    return false;
-                }
+                *has_arrived = true;
                 if segment.arrive(round, signature::failed(self.signature), true) {
                     segment.complete(round);
                 }
+                continue;
+            }
+            let theirs = |(member, _)| segment.signature_of(round, member);
+            let mut theirs = plan.segment_others().filter_map(theirs);
+            let is_ahead = theirs.any(|theirs| signature::is_earlier(theirs, self.signature));
+            if !(is_ahead && self.repeat(plan, pushed)) {
+                self.signature = signature::in_later_round(self.signature);
             }
             segment.leave(round);
             (self.segment_round, *has_arrived) = (round + 1, false);
         }
         true
+    }
+
+    /// True when [`Cursor::leave_early`] can go on.
+    #[cold]
+    pub(super) fn is_left(&self, plan: &Plan, has_arrived: bool) -> bool {
+        plan.segment().is_none_or(|segment| match has_arrived {
+            true => segment.is_complete(self.segment_round),
+            false => segment.is_ready(self.segment_round),
+        })
+    }
+
+    /// Begins one more round of the segment. Later collectives that have begun theirs must move on;
+    /// false if they can not.
+    fn repeat(&mut self, plan: &Plan, pushed: &mut u64) -> bool {
+        let Some(segment) = plan.segment() else { return false };
+        let is_last = segment.begun() == self.segment_end;
+        if !is_last && !plan.has_host_segment() {
+            return false;
+        }
+        segment.next_round();
+        self.segment_end += 1;
+        *pushed += u64::from(!is_last);
+        true
+    }
+
+    /// Moves on by so many rounds of the segment if it has begun those from `end` on, which are
+    /// another collective's now.
+    #[cold]
+    pub(super) fn move_on(&mut self, end: u64, by: u64) {
+        if self.segment_round >= end {
+            self.segment_round += by;
+            self.segment_end += by;
+        }
+    }
+
+    /// True in the last round of the segment that has been begun.
+    pub(super) fn is_in_last_round(&self) -> bool {
+        self.segment_round + 1 == self.segment_end
+    }
+
+    /// One past the last round of the segment.
+    pub(super) fn segment_end(&self) -> u64 {
+        self.segment_end
     }
 
     /// Leaves the local steps of a round to another member.

@@ -81,7 +81,8 @@ pub(super) fn mismatch(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32)
     })
 }
 
-/// The fault of a member whose call in the round of the segment before this one was another one.
+/// The fault of a member whose call in the round of the segment before this one was another one, or
+/// a call before that went by messages.
 #[cold]
 pub(super) fn earlier(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32) -> Box<Fault> {
     let (source, context) = (plan.segment_rank(member), plan.context());
@@ -91,5 +92,7 @@ pub(super) fn earlier(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32) 
     let me = plan.segment_member();
     let ours = plan.segment().and_then(|s| call(s.signature_of(before, me?)));
     let ours = ours.filter(|call| call.kind != CollectiveKind::GaveUp as u8);
+    // Where both did the same in that round, the executor finds out what they did after it.
+    let (ours, theirs) = if ours == theirs { (None, None) } else { (ours, theirs) };
     Box::new(Fault::Earlier { ours, theirs, source, sequence, context })
 }

@@ -8,7 +8,8 @@
 //! answer; the waiting rank asks again.
 //!
 //! If one rank took a message where others took the segment, its rounds are behind theirs. A rank
-//! that learns of it from an inquiry fails and catches up.
+//! that learns of it from an inquiry fails, and catches up when it leaves its segment
+//! ([`Cursor::leave_early`](super::cursor::Cursor::leave_early)).
 
 use std::sync::Arc;
 
@@ -204,7 +205,7 @@ impl Active {
     ) -> bool {
         if let Some(running) = self.find_under_way(notice) {
             let call = running.plan.call();
-            let is_behind = !notice.is_answer && running.catch_up(notice.round);
+            let is_behind = !notice.is_answer && running.is_behind(notice.round);
             if !notice.is_answer && !is_behind && call.agrees(&notice.call) {
                 return false;
             }

@@ -28,7 +28,7 @@ pub(super) struct Running {
     pub(super) plan: Plan,
     pub(super) sequence: i32,
     pub(super) state: State,
-    cursor: Cursor,
+    pub(super) cursor: Cursor,
     /// The next message to post, of all.
     next_message: usize,
     /// Messages under way.
@@ -67,6 +67,9 @@ pub(super) enum State {
 /// How far one collective came without waiting.
 pub(super) enum Step {
     Blocked,
+    /// A failed one has begun so many rounds of its segment after those of later collectives, which
+    /// must move on by as many.
+    Repeated(u64),
     Over,
     User(UserCall),
 }
@@ -97,17 +100,24 @@ impl Running {
         }
     }
 
-    /// What a failed collective has left to do in its segment, if that needs waiting.
+    /// What a failed collective has left to do in its segment, if that needs waiting; and by how
+    /// many rounds later ones must move on.
     #[cold]
-    pub(super) fn remainder(&mut self) -> Option<Running> {
+    pub(super) fn remainder(&mut self) -> (Option<Running>, u64) {
         let mut has_arrived = self.has_arrived || self.cursor.has_arrived(&self.plan);
-        if self.cursor.leave_early(&self.plan, &mut has_arrived) {
-            return None;
-        }
-        let mut rest =
-            Running::new(self.plan.clone(), self.sequence, self.cursor, Vec::new(), None);
-        (rest.state, rest.detached, rest.has_arrived) = (State::Leaving, true, has_arrived);
-        Some(rest)
+        let mut pushed = 0;
+        let has_left = self.cursor.leave_early(&self.plan, &mut has_arrived, &mut pushed);
+        let rest = (!has_left).then(|| {
+            let plan = self.plan.clone();
+            let rest = Running::new(plan, self.sequence, self.cursor, Vec::new(), None);
+            Running { state: State::Leaving, detached: true, has_arrived, ..rest }
+        });
+        (rest, pushed)
+    }
+
+    /// True when it has failed, and has arrived in all its rounds of the segment.
+    pub(super) fn has_arrived_in_all(&self) -> bool {
+        matches!(self.state, State::Leaving) && self.has_arrived && self.cursor.is_in_last_round()
     }
 
     /// Returns true for a collective of its program that is not over.
@@ -152,11 +162,16 @@ impl Running {
                     self.state = State::Over(Err(fault));
                 }
                 State::Leaving => {
-                    if !self.cursor.leave_early(&self.plan, &mut self.has_arrived) {
+                    let (plan, mut pushed) = (&self.plan, 0);
+                    if self.cursor.leave_early(plan, &mut self.has_arrived, &mut pushed) {
+                        *moved = true;
+                        self.state = State::Left;
+                    } else if pushed == 0 {
                         return Step::Blocked;
                     }
-                    *moved = true;
-                    self.state = State::Left;
+                    if pushed > 0 {
+                        return Step::Repeated(pushed);
+                    }
                 }
                 State::Over(_) | State::Left => return Step::Over,
             }
@@ -229,8 +244,8 @@ impl Running {
         true
     }
 
-    /// Fails if a member of the segment is in another call. If the member was in another one in
-    /// the round before, that is reported at the end.
+    /// Fails if a member of the segment is in another call. If the member was in another one
+    /// before, that is reported at the end.
     #[cold]
     fn mismatched<T: HybridGet>(
         &mut self,
@@ -242,17 +257,18 @@ impl Running {
         let Some(segment) = self.plan.segment() else { return };
         let round = self.cursor.segment_round;
         let theirs = segment.signature_of(round, member);
-        if theirs == Some(self.cursor.signature) {
-            if let Some(before) = round.checked_sub(1).filter(|r| !segment.is_reported(*r)) {
+        if theirs == Some(signature::alone(self.cursor.signature)) {
+            let before = round.checked_sub(1);
+            let is_reported = before.is_some_and(|before| segment.is_reported(before));
+            if !is_reported && self.before != Collective::FAILED {
                 let fault = failure::earlier(&self.plan, &self.cursor, self.sequence, member);
                 self.late.get_or_insert(fault);
-                segment.mark_reported(before);
+                before.into_iter().for_each(|before| segment.mark_reported(before));
             }
             self.state = State::Locals;
             return;
         }
         segment.mark_reported(round);
-        let is_behind = theirs.is_some_and(|t| signature::is_earlier(t, self.cursor.signature));
         if let SegSync::WaitFor(_) = sync {
             // No member waits for data of this one: they may see what it called.
             self.has_arrived = true;
@@ -262,10 +278,6 @@ impl Running {
             }
         }
         let fault = failure::mismatch(&self.plan, &self.cursor, self.sequence, member);
-        if is_behind {
-            // The member has used this round for an earlier collective, in which this rank was not.
-            self.cursor.extend(&self.plan, 1);
-        }
         self.fail(pt2pt, endpoint, fault);
     }
 
@@ -282,14 +294,12 @@ impl Running {
     }
 
     /// Returns true if a member that waits in the same collective began it in a later `round` of
-    /// the segment, of whose number the lower bits are known: this rank goes through the rounds up
-    /// to that one when it leaves.
+    /// the segment, of whose number the lower bits are known.
     #[cold]
-    pub(super) fn catch_up(&mut self, round: Option<u64>) -> bool {
+    pub(super) fn is_behind(&self, round: Option<u64>) -> bool {
         let (Some(theirs), Some(mine)) = (round, self.first_round()) else { return false };
         let behind = theirs.wrapping_sub(mine) & ((1 << Notice::ROUND_BITS) - 1);
-        let is_behind = (1..1 << (Notice::ROUND_BITS - 1)).contains(&behind);
-        is_behind && self.cursor.extend(&self.plan, behind)
+        (1..1 << (Notice::ROUND_BITS - 1)).contains(&behind)
     }
 
     /// The members that the collective waits for, at most [`MAX_MISSING`].
@@ -325,7 +335,7 @@ impl Running {
     /// True when it waits for the segment, and what it waits for has happened.
     pub(super) fn is_due(&self) -> bool {
         if let State::Leaving = self.state {
-            return self.cursor.is_due(&self.plan, SegSync::Acquire);
+            return self.cursor.is_left(&self.plan, self.has_arrived);
         }
         let round = self.plan.schedule().rounds().get(self.cursor.round);
         matches!(self.state, State::Messages)

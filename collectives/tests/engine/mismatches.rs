@@ -1,15 +1,18 @@
 //! Ranks that call different collectives, or the same with different data; and wrong arguments.
 
-use collectives::{Blocks, Data, Operation, Planner, Thresholds, Vector};
+use collectives::{
+    Blocks, CollectiveId, Data, HostSegment, Operation, Planner, Thresholds, Vector,
+};
 use fabric::sim::Options;
 use fabric::{Collective, CollectiveKind, Peer};
 use objects::{Area, Class, Comm, Datatype, Group, Op};
 use pt2pt::Fault;
 
 use crate::cases::{INT64, Layout, SUM};
+use crate::placement::any_hosts;
 use crate::random::Random;
 use crate::runs::{comms, counter, flags, quiet};
-use crate::world::World;
+use crate::world::{World, any_options};
 
 #[test]
 fn ranks_in_different_collectives_learn_of_each_other() {
@@ -123,10 +126,17 @@ fn two_broadcasts_in_opposite_order_name_each_others_root() {
 }
 
 /// The ways in which collectives go.
-fn ways() -> [Thresholds; 4] {
+fn ways() -> [Thresholds; 7] {
     let messages = Thresholds { shm: false, ..Thresholds::default() };
     let pieces = Thresholds { bcast_long: 0, allreduce_long: 0, reduce_long: 0, ..messages };
-    [messages, pieces, counter(), flags()]
+    let on_hosts = [
+        HostSegment::Flags { max: 0 },
+        HostSegment::Flags { max: u64::MAX },
+        HostSegment::Counter { max: u64::MAX },
+    ];
+    let [a, b, c] =
+        on_hosts.map(|segment| Thresholds { host_segment: Some(segment), ..Thresholds::default() });
+    [messages, pieces, counter(), flags(), a, b, c]
 }
 
 /// Collectives of a run: after these all ranks are in step again.
@@ -142,6 +152,10 @@ fn run_one(
 ) -> Vec<[Result<(), String>; 2]> {
     let (mut world, random, comms) =
         (World::new(size, seed, Options::default(), thresholds), &mut Random(seed), comms(size));
+    if thresholds.host_segment.is_some() {
+        // Hosts of two and three ranks.
+        world.place(&[0, 0, 1, 1, 1, 2, 2][..size as usize]);
+    }
     let mut ends = Vec::new();
     let calls: Vec<_> = (0..size).map(operation).collect();
     let mut ids = [Vec::new(), Vec::new()];
@@ -197,12 +211,103 @@ fn a_rank_with_another_root_learns_of_it_and_so_do_the_others() {
                 };
                 let case = format!("way {way}, {size} ranks, rank {odd} alone, {count}: {ends:?}");
                 assert!(ends.iter().flatten().any(Result::is_err), "{case}");
-                if way > 1 && count == 3 {
+                if (2..4).contains(&way) && count == 3 {
                     // In a segment all ranks compare their calls.
                     assert!(told(odd, right) && told(right, wrong), "{case}");
                 }
             }
         }
+    }
+}
+
+/// The calls that ranks may make differently, and all with the barriers after them.
+const WRONG: i32 = 2;
+const CALLS: i32 = WRONG + 9;
+
+#[test]
+fn after_any_mismatch_all_ranks_get_back_into_step() {
+    for seed in 0..400 {
+        get_back_into_step(seed);
+    }
+}
+
+/// Each rank goes on when its own call is over.
+fn get_back_into_step(seed: u64) {
+    let random = &mut Random(seed);
+    let (ways, size) = (ways(), 2 + random.below(7) as u32);
+    let thresholds = &ways[random.below(ways.len() as u64) as usize];
+    let mut world = World::new(size, seed, any_options(random), thresholds);
+    if thresholds.host_segment.is_some() {
+        world.place(&any_hosts(size, random));
+    }
+    let comms = &comms(size)[0];
+    let wrong: Vec<_> =
+        (0..size).map(|_| [0; WRONG as usize].map(|_| Wrong::any(random))).collect();
+    let mut calls: Vec<(i32, Option<CollectiveId>)> = vec![(0, None); size as usize];
+    let mut idle = 0;
+    while calls.iter().any(|&(which, _)| which < CALLS) {
+        let rank = random.below(size.into()) as usize;
+        idle = if world.progress(rank) { 0 } else { idle + 1 };
+        if idle % 500 == 499 {
+            world.inquire();
+        }
+        assert!(idle < 50_000, "seed {seed}: nothing moves: {calls:?}");
+        calls[rank] = match calls[rank] {
+            (CALLS, None) => continue,
+            (which, None) => {
+                let call = wrong[rank].get(which as usize).unwrap_or(&Wrong::Barrier);
+                match call.start(&mut world, rank, &comms[rank], which) {
+                    None => (which + 1, None),
+                    id => (which, id),
+                }
+            }
+            (_, Some(id)) if !world.ranks[rank].active.is_complete(id) => continue,
+            (which, Some(id)) => {
+                let result = world.ranks[rank].active.finish(id).unwrap();
+                let is_last = which + 1 == CALLS;
+                assert!(!is_last || result.is_ok(), "seed {seed}, rank {rank}: {result:?}");
+                (which + 1, None)
+            }
+        };
+    }
+}
+
+/// What one rank calls where others call something else.
+enum Wrong {
+    Bcast(Layout, u32),
+    Barrier,
+    /// A call with wrong arguments.
+    Refused,
+}
+
+impl Wrong {
+    fn any(random: &mut Random) -> Wrong {
+        let count = [0, 3, 3, 3, 5, 400][random.below(6) as usize];
+        match random.below(10) {
+            0..6 => Wrong::Bcast(Layout::new(vec![count], 0, random, 0), random.below(2) as u32),
+            6..9 => Wrong::Barrier,
+            _ => Wrong::Refused,
+        }
+    }
+
+    /// Starts it as the `which`th call; `None` if it is refused.
+    fn start(
+        &self,
+        world: &mut World,
+        rank: usize,
+        comm: &Comm,
+        which: i32,
+    ) -> Option<CollectiveId> {
+        let operation = match self {
+            Wrong::Bcast(layout, root) => Operation::Bcast { root: *root, data: layout.data() },
+            Wrong::Barrier => Operation::Barrier,
+            Wrong::Refused => {
+                world.refuse(rank, comm, which);
+                return None;
+            }
+        };
+        let plan = world.plan(rank, &operation, comm);
+        Some(world.start(rank, plan, which))
     }
 }
 

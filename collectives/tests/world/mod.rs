@@ -185,6 +185,14 @@ impl World {
         process.active.start(&mut process.pt2pt, &mut process.transport, plan, sequence).unwrap()
     }
 
+    /// Refuses a rank's collective for its arguments.
+    #[allow(dead_code, reason = "not all tests have wrong arguments")]
+    pub(crate) fn refuse(&mut self, rank: usize, comm: &Comm, sequence: i32) {
+        let (process, context) = (&mut self.ranks[rank], 2 * comm.context() + 1);
+        process.started.insert(context, (comm.rank(), sequence + 1));
+        process.active.mark_refused(context, sequence, comm.rank());
+    }
+
     /// One round of progress at one rank; true if anything happened.
     pub(crate) fn progress(&mut self, rank: usize) -> bool {
         let process = &mut self.ranks[rank];

@@ -15,7 +15,7 @@
 
 use fabric::coll_segment::{SLOT_BYTES, SLOTS_BYTES};
 
-use super::signatures::{Signatures, Signed, signature_in};
+use super::signatures::{Signatures, Signed};
 use super::{Counting, LINE, SyncKind};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -57,8 +57,8 @@ impl Counter {
 
     /// The word that names this member, which completes the round, and one that differs from it.
     #[cold]
-    fn find_mismatch(&self, round: u64, signature: u64) -> u64 {
-        let other = self.signatures.mismatch(round, signature);
+    fn find_mismatch(&self, round: u64, mine: u64) -> u64 {
+        let other = self.signatures.find_mismatch(round, mine);
         other.map_or(0, |other| {
             (u64::from(other) + 1) << MEMBER_BITS | u64::from(self.signatures.me())
         })
@@ -101,7 +101,7 @@ impl Counting for Counter {
         // Relaxed: ordered by the arrivals before and the store to `completed` below.
         let mine = words[me as usize].load(Ordering::Relaxed);
         let differs = words.iter().any(|word| word.load(Ordering::Relaxed) != mine);
-        let mismatch = if differs { self.find_mismatch(round, signature_in(mine)) } else { 0 };
+        let mismatch = if differs { self.find_mismatch(round, mine) } else { 0 };
         let arrival_count = self.arrival_count(round);
         arrival_count.mismatch.store(mismatch, Ordering::Relaxed);
         arrival_count.arrived.store(0, Ordering::Relaxed);

@@ -3,23 +3,23 @@
 //!
 //! ```text
 //! bit 63 .. 56   55 .. 48                                47 .. 0
-//!     round      digest of the call of the round before  call
+//!     round      digest of the calls before              call
 //! ```
 //!
 //! A member that waits for no other one in a round, as the root of a broadcast, does not compare
-//! calls in it. The digest shows all members in the next round what they would have found.
+//! calls in it. The digest shows all members in the next round what they would have found. It is
+//! that of the member's signature in the round before, and one that the member may add of calls
+//! that took no round.
 //!
 //! Invariants: a member stores its own word only, once a round. A word is never 0 after its first
 //! store; therefore zeroed memory holds no signature.
 
-use fabric::coll_segment::SIGNATURE_BITS;
+use fabric::coll_segment::{DIGEST_BITS, SIGNATURE_BITS};
 
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bits of a word below the stamp of the round.
-const STAMP_AT: u32 = 56;
-/// Bits of the digest.
-const DIGEST_BITS: u32 = STAMP_AT - SIGNATURE_BITS;
+const STAMP_AT: u32 = SIGNATURE_BITS + DIGEST_BITS;
 /// Spreads a signature over the upper bits of a word: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Stamps that differ. A member is never so many rounds of one set ahead of another one.
@@ -98,7 +98,7 @@ impl<const SETS: usize> Signatures<SETS> {
     /// Publishes this member's signature.
     #[inline]
     pub(crate) fn publish(&self, round: u64, signature: u64) {
-        debug_assert!(signature >> SIGNATURE_BITS == 0, "a signature leaves room for the stamp");
+        debug_assert!(signature >> STAMP_AT == 0, "a signature leaves room for the stamp");
         let word = self.word(round, signature);
         // Release: a member that sees the word sees this member's slot, and that this member has
         // read all that it needs of the rounds before.
@@ -113,7 +113,7 @@ impl<const SETS: usize> Signatures<SETS> {
         let before = before.map_or(0, |b| self.of_set(b)[self.me].load(Ordering::Relaxed));
         let spread = (before << (u64::BITS - SIGNATURE_BITS)).wrapping_mul(SPREAD);
         let digest = spread >> (u64::BITS - DIGEST_BITS);
-        Self::stamp(round) << STAMP_AT | digest << SIGNATURE_BITS | signature
+        Self::stamp(round) << STAMP_AT | digest << SIGNATURE_BITS ^ signature
     }
 
     /// A member whose word differs from this one's, which has `signature`: one with another
@@ -123,16 +123,17 @@ impl<const SETS: usize> Signatures<SETS> {
         let (words, mine) = (self.of_set(round), self.word(round, signature));
         // Relaxed: the round is complete.
         let differs = |word: &&'static AtomicU64| word.load(Ordering::Relaxed) != mine;
-        if words.iter().any(differs) { self.find_mismatch(round, signature) } else { None }
+        if words.iter().any(differs) { self.find_mismatch(round, mine) } else { None }
     }
 
+    /// A member whose word differs from `mine`, as [`Signatures::mismatch`] does.
     #[cold]
-    fn find_mismatch(&self, round: u64, signature: u64) -> Option<u32> {
-        let (words, mine) = (self.of_set(round), self.word(round, signature));
+    pub(crate) fn find_mismatch(&self, round: u64, mine: u64) -> Option<u32> {
+        let words = self.of_set(round);
         let found = |differs: &dyn Fn(u64) -> bool| {
             words.iter().position(|word| differs(word.load(Ordering::Relaxed)))
         };
-        let other_call = found(&|word| signature_in(word) != signature);
+        let other_call = found(&|word| signature_in(word) != signature_in(mine));
         other_call.or_else(|| found(&|word| word != mine)).map(|member| member as u32)
     }
 
