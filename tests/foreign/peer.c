@@ -87,7 +87,7 @@ static int stored(void)
     return is_valid;
 }
 
-static void send_msg(uint32_t kind)
+static void send_msg(uint8_t kind)
 {
     struct wireup_msg msg = {
         .kind = kind, .from = 1, .to = 0, .epoch = epoch, .qpn = qp ? qp->qp_num : 0, .psn = PSN, .peer_qpn = peer_qpn,

@@ -9,7 +9,9 @@ enum { REQ = 1, REP = 2, DISCONNECT = 3 };
 
 /* A datagram as it travels. */
 struct wireup_msg {
-    uint32_t magic, kind, from, to, epoch, qpn, psn, peer_qpn, rx_seq, window;
+    uint32_t magic;
+    uint8_t kind, flags[3];
+    uint32_t from, to, epoch, qpn, psn, peer_qpn, rx_seq, window;
     uint16_t lid;
     uint8_t mtu, reads;
     uint8_t gid[16];

@@ -3,18 +3,19 @@
 use std::ffi::{CString, c_char, c_int};
 
 /// Kind of a datagram: describes the sender and requires a reply.
-pub const REQ: u32 = 1;
+pub const REQ: u8 = 1;
 /// Kind of a datagram: describes a ready sender.
-pub const REP: u32 = 2;
+pub const REP: u8 = 2;
 /// Kind of a datagram: ends the connection.
-pub const DISCONNECT: u32 = 3;
+pub const DISCONNECT: u8 = 3;
 
 /// A datagram as it travels: see `docs/verbs.md`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct WireupMsg {
     pub magic: u32,
-    pub kind: u32,
+    pub kind: u8,
+    pub flags: [u8; 3],
     pub from: u32,
     pub to: u32,
     pub epoch: u32,
