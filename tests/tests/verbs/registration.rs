@@ -180,7 +180,7 @@ fn rounds(seed: u64, rounds: u64, mut ends: [VerbsTransport; 2]) -> u64 {
             let deadline = Instant::now() + Duration::from_secs(60);
             // There is no space until the processes have connected.
             while let Transfer::NoSpace = ends[other]
-                .one_sided(Peer(owner as u32), &region, 0, what.clone(), message)
+                .one_sided(Peer(owner as u32), &region, 0, what, message)
                 .expect("the peer is there")
             {
                 assert!(Instant::now() < deadline, "round {round} of seed {seed} never begins");
