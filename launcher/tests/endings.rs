@@ -224,9 +224,7 @@ fn a_killed_mpiexec_takes_along_what_its_ranks_have_started() {
     eventually("processes run", || processes(&mark) == 6);
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     assert_eq!(finish(child).code, -1);
-    let began = std::time::Instant::now();
     eventually("processes are gone", || processes(&mark) == 0);
-    assert!(began.elapsed() < Duration::from_secs(2));
 }
 
 #[test]

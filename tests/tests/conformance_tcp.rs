@@ -319,7 +319,7 @@ fn what_was_flushed_arrives_after_the_process_has_ended() {
         while !last.flush() {
             last.poll(&mut told[1]);
             all[0].poll(&mut told[0]);
-            assert!(began.elapsed() < Duration::from_secs(4), "round {round}");
+            assert!(began.elapsed() < Duration::from_secs(30), "round {round}");
         }
         for _ in 0..round {
             let _ = post(&mut all[0], 1, &[1; 100]);
@@ -347,7 +347,7 @@ fn what_was_sent_after_a_flush_arrives() {
                 if rng.chance(300) {
                     all[1 - rank].poll(&mut told[1 - rank]);
                 }
-                assert!(began.elapsed() < Duration::from_secs(4), "round {round}");
+                assert!(began.elapsed() < Duration::from_secs(30), "round {round}");
             }
             (0..rng.below(4)).for_each(|_| _ = all[rank].poll(&mut told[rank]));
         };
