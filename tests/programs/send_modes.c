@@ -24,10 +24,10 @@ static void once(int mode, int blocking, int bytes)
         memset(out, 0, bytes); /* it is ours again */
     } else {
         SAME(isends[mode](out, bytes, MPI_BYTE, next, tag, MPI_COMM_WORLD, &send), MPI_SUCCESS);
-        MPI_Wait(&send, MPI_STATUS_IGNORE);
+        SAME(MPI_Wait(&send, MPI_STATUS_IGNORE), MPI_SUCCESS);
         CHECK(send == MPI_REQUEST_NULL, "a completed request is not null");
     }
-    MPI_Wait(&receive, &status);
+    SAME(MPI_Wait(&receive, &status), MPI_SUCCESS);
     CHECK_STATUS(&status, before, tag, MPI_BYTE, bytes);
     CHECK_FILLED(in, bytes, before + bytes);
     SAME(in[bytes], 0xee);

@@ -306,6 +306,75 @@ impl Sink for Frames {
     }
 }
 
+/// Checks numbered frames, whose bodies are their numbers.
+#[derive(Default)]
+struct Numbered(u64);
+
+impl Sink for Numbered {
+    fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
+        assert_eq!(header.length, self.0, "not the next frame");
+        body.for_each_chunk(body.len(), |_, part| {
+            assert!(part.iter().all(|&byte| u64::from(byte) == self.0), "another frame's body");
+        });
+        self.0 += 1;
+    }
+
+    fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+
+    fn peer_failed(&mut self, failure: PeerFailed) {
+        panic!("{failure}");
+    }
+}
+
+/// A connection sends frames again that have arrived by datagrams meanwhile. Their slots must keep
+/// them until the device has sent them: here all are lost at first.
+#[test]
+fn acknowledged_frames_are_kept_while_the_device_sends_them() {
+    alone("acknowledged_frames_are_kept_while_the_device_sends_them", "", || {
+        const FRAMES: u64 = 8;
+        let quick = Settings { connect_after: 1, ack_timeout: 8, ..settings() };
+        let [mut from, mut to] = <[_; 2]>::try_from(transports(2, &quick)).ok().expect("two");
+        let (mut none, mut frames) = (Numbered::default(), Numbered::default());
+        let began = Instant::now();
+        let mut next = 0;
+        let mut post_until = |from: &mut VerbsTransport, end: u64| {
+            while next < end {
+                // Longer than what a request carries itself, and one packet.
+                let header = Header { length: next, ..Header::new(Kind::Data) };
+                let posted = from.post(Peer(1), &header, 800, |slot| slot.fill(next as u8));
+                match posted.expect("a peer") {
+                    Post::Sent => next += 1,
+                    Post::NoSpace => return false,
+                }
+            }
+            true
+        };
+        // The first frame requests a connection, whose reply comes before the acknowledgement of
+        // the others.
+        while !post_until(&mut from, FRAMES) {
+            from.poll(&mut none);
+        }
+        while frames.0 < FRAMES {
+            to.poll(&mut frames);
+            assert!(began.elapsed() < LIMIT, "{} frames have arrived", frames.0);
+        }
+        (0..100).for_each(|_| _ = to.poll(&mut frames));
+        control("loss=1000000");
+        while !from.is_connected(Peer(1)) {
+            from.poll(&mut none);
+            assert!(began.elapsed() < LIMIT, "there is no connection");
+        }
+        (0..100).for_each(|_| _ = from.poll(&mut none));
+        post_until(&mut from, 2 * FRAMES);
+        control("loss=0");
+        while frames.0 < 2 * FRAMES || !post_until(&mut from, 2 * FRAMES) {
+            from.poll(&mut none);
+            to.poll(&mut frames);
+            assert!(began.elapsed() < LIMIT, "{} frames have arrived", frames.0);
+        }
+    });
+}
+
 /// Sends a frame from one end to the other.
 fn exchange(ends: &mut [VerbsTransport], from: usize, limit: Duration) {
     let (began, to) = (Instant::now(), 1 - from);

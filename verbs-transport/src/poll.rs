@@ -140,6 +140,10 @@ impl VerbsTransport {
         }
         let Some(at) = self.endpoints.served_by(completion.qp_num) else { return };
         let Some(signal) = self.endpoints[at].tx.complete() else { return };
+        if signal.ends_replay {
+            let Self { endpoints, send, .. } = self;
+            endpoints[at].flow.end_replay(|slot| send.put(slot));
+        }
         if let Some(slot) = signal.slot {
             self.send.control.put(slot);
         }

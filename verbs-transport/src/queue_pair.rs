@@ -152,14 +152,18 @@ impl VerbsTransport {
     }
 }
 
-/// Sends again what the peer has not acknowledged.
+/// Sends again what the peer has not acknowledged. The peer may have it already, and acknowledge it
+/// before the device has read it for the last time: the slots are kept until then.
 fn replay(endpoint: &mut Endpoint, send: &mut SendBuffers) -> io::Result<()> {
-    for index in 0..endpoint.flow.unacked.len() {
+    let count = endpoint.flow.unacked.len();
+    endpoint.flow.is_replaying = count > 0;
+    for index in 0..count {
         let message = endpoint.flow.unacked[index];
         send.set_ack(message.slot, endpoint.flow.rx_seq);
+        let signal = Signal { ends_replay: index + 1 == count, ..Signal::NONE };
         endpoint
             .tx
-            .submit(send.sge(&message), Destination::RECEIVE, Signal::NONE)
+            .submit(send.sge(&message), Destination::RECEIVE, signal)
             .map_err(|_| io::Error::other("the device refused a send"))?;
     }
     Ok(())

@@ -66,6 +66,7 @@ impl VerbsTransport {
         if let Some(qp) = &qp {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
         }
+        endpoints[at].flow.end_replay(|slot| send.put(slot));
         rings.disconnect(at, &mut endpoints[at].eager_rdma);
         if let Some(qp) = qp {
             endpoints.drain(qp, *polls, has_receives && !adapter.is_gone);

@@ -5,7 +5,8 @@
 //! 0, and wrap.
 //!
 //! Invariant: `unacked` holds the frames `acked .. tx_seq`, in order; its first message may begin
-//! before `acked`.
+//! before `acked`. During a *replay*, acknowledged messages are kept as well: the peer may have had
+//! them by another path, and the device still reads their slots.
 
 use std::collections::VecDeque;
 
@@ -38,6 +39,8 @@ pub(crate) struct FlowControl {
     /// datagrams are acknowledged by themselves.
     pub(crate) granted: u32,
     pub(crate) unacked: VecDeque<Unacked>,
+    /// The device has not completed the messages that this connection has sent again.
+    pub(crate) is_replaying: bool,
     /// Sequence number of the next frame from the peer: the frames delivered.
     pub(crate) rx_seq: u32,
     /// The latest `rx_seq` that was sent to the peer.
@@ -60,6 +63,7 @@ impl Default for FlowControl {
             window: 0,
             granted: u32::MAX,
             unacked: VecDeque::new(),
+            is_replaying: false,
             rx_seq: 0,
             advertised: 0,
             no_credit: false,
@@ -77,14 +81,11 @@ impl FlowControl {
         self.tx_seq.wrapping_sub(self.acked) < self.window
     }
 
-    /// Handles the peer's acknowledgement of all frames before `seq`; `free` gets their slots.
-    /// Returns false if that is nothing new, and an error if the frames were never sent.
+    /// Handles the peer's acknowledgement of all frames before `seq`; `free` gets the slots that
+    /// are no longer in use. Returns false if that is nothing new, and an error if the frames were
+    /// never sent.
     #[inline]
-    pub(crate) fn on_ack(
-        &mut self,
-        seq: u32,
-        mut free: impl FnMut(u32),
-    ) -> Result<bool, &'static str> {
+    pub(crate) fn on_ack(&mut self, seq: u32, free: impl FnMut(u32)) -> Result<bool, &'static str> {
         let count = seq.wrapping_sub(self.acked);
         if count == 0 {
             return Ok(false);
@@ -97,15 +98,32 @@ impl FlowControl {
                 Err("it acknowledges frames that were never sent")
             };
         }
+        (self.acked, self.credit_requested) = (seq, false);
+        if !self.is_replaying {
+            self.free_acked(free);
+        }
+        Ok(true)
+    }
+
+    /// Removes the acknowledged messages.
+    #[inline]
+    fn free_acked(&mut self, mut free: impl FnMut(u32)) {
+        let acked = self.acked;
         let is_complete = |message: &Unacked| {
-            seq.wrapping_sub(message.seq.wrapping_add(message.frames)) as i32 >= 0
+            acked.wrapping_sub(message.seq.wrapping_add(message.frames)) as i32 >= 0
         };
         while let Some(message) = self.unacked.front().filter(|message| is_complete(message)) {
             free(message.slot);
             self.unacked.pop_front();
         }
-        (self.acked, self.credit_requested) = (seq, false);
-        Ok(true)
+    }
+
+    /// Ends a replay: the device reads no slot of acknowledged messages any more. `free` gets these
+    /// slots.
+    #[cold]
+    pub(crate) fn end_replay(&mut self, free: impl FnMut(u32)) {
+        self.is_replaying = false;
+        self.free_acked(free);
     }
 
     /// Returns whether an acknowledgement is due to the peer: half of its window is due.
@@ -150,6 +168,19 @@ mod tests {
         assert!(flow.on_ack(4, |_| ()).is_err());
         assert_eq!(flow.on_ack(3, |_| ()), Ok(true));
         assert!(flow.unacked.is_empty());
+    }
+
+    #[test]
+    fn slots_of_a_replay_are_kept_until_the_device_has_read_them() {
+        let mut flow = flow(0, 3);
+        flow.is_replaying = true;
+        assert_eq!(flow.on_ack(2, |_| panic!("the device reads it")), Ok(true));
+        assert_eq!((flow.acked, flow.unacked.len()), (2, 3));
+        let mut freed = Vec::new();
+        flow.end_replay(|slot| freed.push(slot));
+        assert_eq!((freed.as_slice(), flow.unacked.len()), ([0, 1].as_slice(), 1));
+        flow.on_ack(3, |slot| freed.push(slot)).unwrap();
+        assert_eq!((freed.as_slice(), flow.unacked.len()), ([0, 1, 2].as_slice(), 0));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Signal {
     pub(crate) piece: u32,
     /// Slot of a control message, which is then free.
     pub(crate) slot: Option<u32>,
+    /// It is the last message that the connection sends again.
+    pub(crate) ends_replay: bool,
 }
 
 /// The queue pair of an endpoint and its outstanding requests.
@@ -48,12 +50,13 @@ pub(crate) struct SendQueue {
 
 impl Signal {
     /// A request that is signaled only at its interval.
-    pub(crate) const NONE: Signal = Signal { requests: 0, piece: 0, slot: None };
+    pub(crate) const NONE: Signal =
+        Signal { requests: 0, piece: 0, slot: None, ends_replay: false };
 }
 
 impl SendQueue {
-    /// Posts a request. A request that is a piece of an RMA operation or that has a slot to return
-    /// is signaled. Of the others one in [`SIGNAL_EVERY`] is.
+    /// Posts a request. A request that is a piece of an RMA operation, that has a slot to return or
+    /// that ends a replay is signaled. Of the others one in [`SIGNAL_EVERY`] is.
     #[inline(always)]
     pub(crate) fn submit(
         &mut self,
@@ -65,7 +68,8 @@ impl SendQueue {
             return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
         };
         let requests = self.unsignaled + 1;
-        let is_signaled = requests >= SIGNAL_EVERY || signal.piece != 0 || signal.slot.is_some();
+        let has_meaning = signal.piece != 0 || signal.slot.is_some() || signal.ends_replay;
+        let is_signaled = requests >= SIGNAL_EVERY || has_meaning;
         let mut flags = if is_signaled { send_flags::SIGNALED } else { 0 };
         if memory.length <= qp.inline() && signal.piece == 0 {
             flags |= send_flags::INLINE;

@@ -28,9 +28,8 @@ const WAYS: [(&str, &str, &[&str]); 3] = [
         &["verbs.eager_rdma_threshold=0", "verbs.ack_timeout=8", "wait.spin=20us"],
     ),
     (
-        // Without loss: docs/verbs.md has the defect that loss shows here.
-        "with one connection for each rank",
-        "",
+        "with one connection for each rank where packets are lost",
+        "loss=500",
         &["verbs.connections=1", "verbs.ack_timeout=8", "wait.spin=0s"],
     ),
 ];
