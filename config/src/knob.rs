@@ -306,6 +306,8 @@ knobs! {
         .formerly("coll.crowded_short");
     RMA_SHM: Switch = Row::switch("rma.shm", true,
         "access windows of ranks on one host by loads, stores and processor atomics, and lock them in shared memory, instead of by messages to the target");
+    RMA_CHECK: Switch = Row::switch("rma.check", false,
+        "name accesses to windows that conflict: calls, ranks and bytes of both; each access then sends a message to its target, and flushes wait until the target makes progress (MPI-5.0 §12.7)");
     COLL_SHM: Switch = Row::switch("coll.shm", true,
         "use shared memory (collective segments) for small collectives within a host, in at most four communicators of each rank; sizes: coll.oversubscribed_max, coll.shm_max")
         .formerly("coll.arenas");

@@ -184,7 +184,7 @@ pub(crate) unsafe fn win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> Res
 pub(crate) unsafe fn win_set_name(win: MPI_Win, win_name: *const c_char) -> Result<()> {
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
     let name = unsafe { text(win_name, "win_name")? };
-    with(|p| p.win_mut(win.0).map(|win| win.set_name(&name)))
+    with(|p| p.name_window(win.0, &name))
 }
 
 pub(crate) unsafe fn win_get_name(

@@ -36,11 +36,11 @@ impl Engine {
             WaitsFor::Operations => first(Target::is_used).map(|rank| (rank, None)),
             WaitsFor::Exposure => {
                 let group = window.epochs.started().ok()?;
-                first_missing(group, &window.posts).map(|rank| (rank, None))
+                first_missing(group, &window.steps.posts).map(|rank| (rank, None))
             }
             WaitsFor::AccessEnd => {
                 let group = window.epochs.exposed().ok()?;
-                first_missing(group, &window.completes).map(|rank| (rank, None))
+                first_missing(group, &window.steps.completes).map(|rank| (rank, None))
             }
         }
     }

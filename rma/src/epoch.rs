@@ -10,6 +10,8 @@
 
 use objects::{Class, Error, Result};
 
+use crate::ledger;
+
 /// A lock that this rank holds, or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
@@ -103,7 +105,6 @@ impl Epochs {
     }
 
     /// Has every access looked at.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the record of accesses, to come"))]
     pub(crate) fn check_all(&mut self) {
         self.is_checked = true;
         self.renew();
@@ -188,6 +189,17 @@ impl Epochs {
         self.fence = Fence::Used;
         self.renew();
         Ok(())
+    }
+
+    /// Returns the kind of the epoch in which `target` is accessed.
+    pub(crate) fn kind(&self, target: u32) -> ledger::Epoch {
+        if self.lock_all.is_some() || self.find(target).is_ok() {
+            ledger::Epoch::Passive
+        } else if self.started.is_some() {
+            ledger::Epoch::Started
+        } else {
+            ledger::Epoch::Fence
+        }
     }
 
     /// Returns the epoch that excludes a new one; a fence epoch without accesses does not.

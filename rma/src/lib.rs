@@ -21,11 +21,14 @@
 
 mod atomic;
 mod blocked_on;
+mod check;
+mod conflict;
 mod control;
 mod direct;
 mod element;
 mod engine;
 mod epoch;
+mod ledger;
 mod lock_queue;
 mod operations;
 mod origin;
@@ -40,6 +43,7 @@ mod windows;
 mod wire;
 
 pub use blocked_on::WaitsFor;
+pub use conflict::{Conflict, Hooks};
 pub use control::Control;
 pub use direct::Unlocked;
 pub use engine::Engine;

@@ -72,6 +72,16 @@ impl Engine {
             Access::Swap(..) => Some(checked_swap(&place.datatype)?),
         };
         let bytes = moved_bytes(&access, place)?;
+        let state = if state.check.is_some() {
+            let (access, element) = (access.clone(), element.clone());
+            let operation = prepare(window, access, place, (disp, bytes), element, wanted);
+            if self.announce(endpoint, peer, &operation)? {
+                return self.begin(endpoint, peer, operation);
+            }
+            self.window(window)?
+        } else {
+            &*state
+        };
         if state.is_direct(place.target) {
             direct(state, access, place, (disp, bytes), element);
             return Ok(None);
@@ -87,10 +97,22 @@ impl Engine {
         }
         let mut operation = operation;
         operation.device = self.device_of(endpoint, peer, &operation);
-        let sends = operation.device.is_none();
+        self.begin(endpoint, peer, operation)
+    }
+
+    /// Begins an operation in frames, or by its device. Returns the id of its request if one is
+    /// wanted and the operation has not ended.
+    fn begin<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        peer: Peer,
+        operation: Operation,
+    ) -> Result<Option<RequestId>> {
+        let (sends, wanted) = (operation.device.is_none(), operation.is_wanted);
+        let (window, rank) = (operation.window, operation.target);
         let id = self.operations.open(operation);
         if let Some(state) = self.windows.get_mut(&window) {
-            let target = state.target(place.target);
+            let target = state.target(rank);
             (target.active, target.is_dirty) = (target.active + 1, target.is_dirty | sends);
             state.has_frames = true;
         }

@@ -41,6 +41,7 @@ impl Engine {
         match step {
             Step::Describe => self.outgoing.push(from, Item::Description(header.context)),
             Step::Described => self.described(header.context, header.source, Region::decode(body)),
+            Step::Announce => self.announced(header, body),
             step => self.step(header.context, header.source, step),
         }
     }
@@ -59,19 +60,23 @@ impl Engine {
                 }
             }
             Step::Unlock => {
+                window.end_passive(rank, false);
                 window.locks.remove(rank);
                 self.acknowledge(id, rank);
                 self.grant_locks(id);
             }
-            Step::Flush => self.acknowledge(id, rank),
+            Step::Flush | Step::FlushLocal => {
+                window.end_passive(rank, step == Step::FlushLocal);
+                self.acknowledge(id, rank);
+            }
             Step::Ack => {
                 let target = window.target(rank);
                 target.unacked = target.unacked.saturating_sub(1);
             }
-            Step::Post => *window.posts.entry(rank).or_default() += 1,
-            Step::Complete => *window.completes.entry(rank).or_default() += 1,
+            Step::Post => *window.steps.posts.entry(rank).or_default() += 1,
+            Step::Complete => *window.steps.completes.entry(rank).or_default() += 1,
             // Of other hosts alone; see `step_arrived`.
-            Step::Describe | Step::Described => {}
+            Step::Describe | Step::Described | Step::Announce => {}
             Step::Refused => {
                 (window.refused, window.has_frames) = (Some(origin::refused(rank)), true);
             }
@@ -291,9 +296,13 @@ impl Engine {
         self.poll_targets(window, target, |target| target.active == 0 && target.unacked == 0)
     }
 
-    /// Returns the outcome of a local flush once the local memory of all operations is free.
+    /// Returns the outcome of a local flush once the local memory of all operations is free and,
+    /// if accesses are checked, the target knows it.
     pub fn poll_local(&mut self, window: u64, target: Option<u32>) -> Option<Result<()>> {
-        self.poll_targets(window, target, |target| target.active == 0)
+        let is_checked = self.windows.get(&window).is_some_and(|state| state.check.is_some());
+        self.poll_targets(window, target, |target| {
+            target.active == 0 && !(is_checked && target.unacked > 0)
+        })
     }
 
     fn poll_targets(
@@ -401,7 +410,11 @@ impl Engine {
 
     /// Ends a fence epoch and, unless `is_last`, makes the next one possible.
     pub fn fence(&mut self, window: u64, is_last: bool) -> Result<()> {
-        self.window_mut(window)?.epochs.fence(is_last);
+        let state = self.window_mut(window)?;
+        state.epochs.fence(is_last);
+        if let Some(ledger) = state.ledger() {
+            ledger.fenced();
+        }
         Ok(())
     }
 
@@ -431,7 +444,7 @@ impl Engine {
     pub fn poll_start(&mut self, window: u64) -> Option<Result<()>> {
         let outcome = self.poll_counts(window, |window| {
             let group = window.epochs.started().map(<[u32]>::to_vec);
-            group.map(|group| (group, &mut window.posts))
+            group.map(|group| (group, &mut window.steps.posts))
         })?;
         if outcome.is_err()
             && let Ok(state) = self.window_mut(window)
@@ -441,9 +454,12 @@ impl Engine {
         Some(outcome)
     }
 
-    /// Checks MPI_Win_complete.
-    pub fn check_complete(&self, window: u64) -> Result<()> {
-        self.window(window)?.epochs.started().map(|_| ())
+    /// Begins MPI_Win_complete; [`Engine::poll_local`] waits. If accesses are checked, the targets
+    /// have compared all of them afterwards.
+    pub fn begin_complete<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
+        let state = self.window(window)?;
+        state.epochs.started()?;
+        if state.check.is_some() { self.flush_all(endpoint, window) } else { Ok(()) }
     }
 
     /// Ends the access epoch of MPI_Win_start; its operations have ended locally.
@@ -474,10 +490,13 @@ impl Engine {
     pub fn poll_wait(&mut self, window: u64) -> Option<Result<()>> {
         let outcome = self.poll_counts(window, |window| {
             let group = window.epochs.exposed().map(<[u32]>::to_vec);
-            group.map(|group| (group, &mut window.completes))
+            group.map(|group| (group, &mut window.steps.completes))
         })?;
         if let Ok(state) = self.window_mut(window) {
             state.epochs.end_exposure();
+            if let Some(ledger) = state.ledger() {
+                ledger.waited();
+            }
         }
         Some(outcome)
     }

@@ -122,7 +122,7 @@ impl Engine {
 const MAX_REPLY: u64 = 16 << 20;
 
 /// Returns the segments of a body and what follows them.
-fn parse<'a>(header: &Header, body: &'a [u8]) -> Option<(Vec<Segment>, &'a [u8])> {
+pub(crate) fn parse<'a>(header: &Header, body: &'a [u8]) -> Option<(Vec<Segment>, &'a [u8])> {
     let bytes = (header.root as usize).checked_mul(Segment::SIZE)?;
     let (segments, rest) = body.split_at_checked(bytes)?;
     let segments = segments.chunks_exact(Segment::SIZE).map(Segment::decode);
@@ -162,7 +162,7 @@ fn each_run(
 }
 
 /// Calls `work` for each run with its displacement, its elements and its packed offset.
-fn walk(
+pub(crate) fn walk(
     segments: &[Segment],
     size: usize,
     mut work: impl FnMut(i64, u64, usize) -> Result<(), Outside>,

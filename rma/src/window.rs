@@ -9,8 +9,10 @@ use fabric::{Peer, Region, UserBuf};
 use objects::{Class, Error, Group, Result};
 use rustc_hash::FxHashMap;
 
+use crate::conflict::{Check, Hooks};
 use crate::control::Control;
 use crate::epoch::Epochs;
+use crate::ledger::Ledger;
 use crate::lock_queue::LockQueue;
 
 /// The memory that a rank contributes.
@@ -96,6 +98,15 @@ impl Target {
     }
 }
 
+/// Steps of other ranks that no epoch of this one has used, by rank.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    /// Exposure epochs begun (MPI_Win_post).
+    pub(crate) posts: FxHashMap<u32, u32>,
+    /// Access epochs ended (MPI_Win_complete).
+    pub(crate) completes: FxHashMap<u32, u32>,
+}
+
 /// A window.
 #[derive(Debug)]
 pub struct Window {
@@ -110,10 +121,7 @@ pub struct Window {
     pub(crate) targets: FxHashMap<u32, Target>,
     pub(crate) epochs: Epochs,
     pub(crate) locks: LockQueue,
-    /// By rank: exposure epochs begun (MPI_Win_post) that no access epoch has used.
-    pub(crate) posts: FxHashMap<u32, u32>,
-    /// By rank: access epochs ended (MPI_Win_complete) that no exposure epoch has used.
-    pub(crate) completes: FxHashMap<u32, u32>,
+    pub(crate) steps: Steps,
     /// This rank's memory as described to origins on other hosts; `None`: no device can access it.
     pub(crate) exports: FxHashMap<Peer, Option<Region>>,
     /// An access that a target has refused.
@@ -121,6 +129,8 @@ pub struct Window {
     /// Operations were sent in frames that no flush of all targets has completed, or a target has
     /// refused one. While false there is nothing to flush.
     pub(crate) has_frames: bool,
+    /// Accesses are checked (`rma.check`).
+    pub(crate) check: Option<Box<Check>>,
 }
 
 impl Window {
@@ -147,17 +157,43 @@ impl Window {
             targets: FxHashMap::default(),
             epochs: Epochs::default(),
             locks: LockQueue::default(),
-            posts: FxHashMap::default(),
-            completes: FxHashMap::default(),
+            steps: Steps::default(),
             exports: FxHashMap::default(),
             refused: None,
             has_frames: false,
+            check: None,
         }
     }
 
     /// Has the general path refuse locks (the hint no_locks).
     pub fn forbid_locks(&mut self) {
         self.has_locks = false;
+    }
+
+    /// Has all accesses checked; `name` describes the window in reports.
+    pub fn check_accesses(&mut self, hooks: Hooks, name: String) {
+        self.epochs.check_all();
+        self.check = Some(Box::new(Check { hooks, ledger: Ledger::default(), name }));
+    }
+
+    /// Replaces the description of the window in reports, if its accesses are checked.
+    pub fn describe_as(&mut self, name: String) {
+        if let Some(check) = &mut self.check {
+            check.name = name;
+        }
+    }
+
+    /// Returns the accesses that are open, if they are checked.
+    pub(crate) fn ledger(&mut self) -> Option<&mut Ledger> {
+        self.check.as_deref_mut().map(|check| &mut check.ledger)
+    }
+
+    /// Ends the passive accesses of an origin to this rank's memory, if accesses are checked;
+    /// `returns`: only those that return data.
+    pub(crate) fn end_passive(&mut self, origin: u32, returns: bool) {
+        if let Some(ledger) = self.ledger() {
+            ledger.flushed(origin, returns);
+        }
     }
 
     /// Returns the number of ranks.

@@ -9,6 +9,7 @@
 //! | RmaSwap | origin | type | 0 | 0 | window | operation | displacement, expected, new |
 //! | RmaReply | 0 | 0 | 1: refused | 0 | operation | offset | data |
 //! | RmaSync | sender | 0 | 0 | step | window | 0 | region, if described |
+//! | RmaSync | sender | type | segments | 12, flags | window | call, fences | segments |
 //!
 //! `origin` and `sender` are ranks in the window, `window` is its id, `operation` the origin's
 //! request id, `offset` the packed offset of the piece in the operation. Numbers are little-endian,
@@ -44,6 +45,10 @@ pub(crate) enum Step {
     Describe = 10,
     /// Target to origin: its memory for a device, or an empty body if there is none.
     Described = 11,
+    /// Origin to target: an access that is about to begin (`check`).
+    Announce = 12,
+    /// Origin to target: its accesses that return data are over; answered by `Ack`.
+    FlushLocal = 13,
 }
 
 impl Step {
@@ -62,6 +67,8 @@ impl Step {
             Refused,
             Describe,
             Described,
+            Announce,
+            FlushLocal,
         ];
         all.into_iter().find(|&step| step as u8 == byte)
     }

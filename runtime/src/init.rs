@@ -134,6 +134,7 @@ impl Core {
             stack: Stack::new(endpoint, Engine::new(me, settings)),
             collectives: collectives::Active::new(),
             rma_shm: knobs.is_on(knob::RMA_SHM),
+            rma_check: knobs.is_on(knob::RMA_CHECK),
             checks_usage: knobs.is_on(knob::CHECK_USAGE),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             report_io: knobs.is_on(knob::REPORT_IO),

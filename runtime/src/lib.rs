@@ -21,6 +21,7 @@ mod coll_segments;
 pub mod collective;
 pub mod communicator;
 mod completion;
+mod conflicts;
 mod context_id;
 mod contexts;
 mod control_channel;

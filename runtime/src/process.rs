@@ -100,6 +100,8 @@ pub struct Core {
     pub pretend_packages: u64,
     /// Windows of one host use shared memory.
     pub(crate) rma_shm: bool,
+    /// Accesses to windows are checked.
+    pub(crate) rma_check: bool,
     /// MPI_Finalize reports what is left, and entries are checked; see `usage`.
     pub(crate) checks_usage: bool,
     /// MPI_Finalize reports what was sent.

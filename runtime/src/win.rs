@@ -88,9 +88,17 @@ const HINTS: [(&str, &str); 7] = [
     ("alloc_shared_noncontig", "false"),
 ];
 
+/// Describes a window of that name and so many ranks.
+pub(crate) fn describe(name: &str, ranks: u32) -> String {
+    match name {
+        "" => format!("an unnamed window of {ranks} ranks"),
+        name => format!("the window \"{name}\""),
+    }
+}
+
 impl Win {
     /// Sets the name, truncated to [`MAX_NAME`] bytes.
-    pub fn set_name(&mut self, name: &str) {
+    pub(crate) fn set_name(&mut self, name: &str) {
         name[..name.floor_char_boundary(MAX_NAME)].clone_into(&mut self.name);
     }
 
@@ -101,10 +109,7 @@ impl Win {
 
     /// Returns the name or a description, for error texts.
     pub fn describe(&self) -> String {
-        match self.name.as_str() {
-            "" => format!("an unnamed window of {} ranks", self.group.size()),
-            name => format!("the window \"{name}\""),
-        }
+        describe(&self.name, self.group.size())
     }
 
     /// Stores the known hints and ignores the others (MPI_Win_set_info).

@@ -322,6 +322,8 @@ static void requests(int kind)
     MPI_Win_flush(target, w.win);
     for (int i = 0; i < MANY; i++)
         SAME(old[i], rank + i);
+    /* The neighbour may still replace what this rank reads of its own. */
+    MPI_Barrier(MPI_COMM_WORLD);
     MPI_Status status;
     MPI_Rget(old, 1, MPI_INT, target, at(&w, target, 0), 1, MPI_INT, w.win, &request[0]);
     MPI_Rget(old + 1, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win, &request[1]);

@@ -276,7 +276,9 @@ impl Parser<'_> {
 /// Returns the settings of `--check`: every knob that checks the program, switched on.
 fn checks() -> impl Iterator<Item = String> {
     let names = config::knob::TABLE.iter().map(|knob| knob.name);
-    names.filter(|name| name.starts_with("check.")).map(|name| format!("{name}=on"))
+    names
+        .filter(|name| name.starts_with("check.") || *name == "rma.check")
+        .map(|name| format!("{name}=on"))
 }
 
 /// Takes the values of an option: the one attached by `=`, then the words that follow.

@@ -140,8 +140,8 @@ const JOB: &[Spec] = &[
         &["check"],
         &[],
         "check how the program uses MPI: name what it does not complete or free, messages whose \
-         types differ from their receives', and calls that its thread level forbids (all knobs \
-         check.*)",
+         types differ from their receives', accesses to windows that conflict, and calls that \
+         its thread level forbids (all knobs check.*, and rma.check)",
     ),
     spec(
         Id::ReportOutcome,

@@ -305,6 +305,10 @@ fn open(
     if request.info.value("no_locks")? == Some(b"true") {
         window.forbid_locks();
     }
+    if p.core()?.rma_check {
+        let name = crate::win::describe("", members.group.size());
+        window.check_accesses(crate::conflicts::HOOKS, name);
+    }
     let slot = p.core()?.stack.rma().0.open(window);
     Ok(Made { held, memory, slot })
 }
@@ -401,6 +405,15 @@ fn close(p: &mut Process, id: u64, held: Held) {
 }
 
 impl Process {
+    /// Names a window (MPI_Win_set_name).
+    pub fn name_window(&mut self, handle: usize, name: &str) -> Result<()> {
+        let win = self.win_mut(handle)?;
+        win.set_name(name);
+        let (id, description) = (win.id, win.describe());
+        self.core()?.stack.rma().0.window_mut(id)?.describe_as(description);
+        Ok(())
+    }
+
     /// Returns the memory of a rank of a window for MPI_Win_shared_query: its address, size and
     /// displacement unit. `None`: that of the first rank with memory. Memory that this process
     /// cannot access has address 0 and size 0.

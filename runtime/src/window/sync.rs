@@ -150,7 +150,12 @@ pub fn flush(handle: usize, target: Option<u32>, call: &'static str) -> Result<(
 
 /// Performs MPI_Win_flush_local, or MPI_Win_flush_local_all for `None`; `call` is its name.
 pub fn flush_local(handle: usize, target: Option<u32>, call: &'static str) -> Result<()> {
-    with(|p| engine(p, handle, |rma, _, id| rma.check_flush(id, target, call)))?;
+    with(|p| {
+        engine(p, handle, |rma, endpoint, id| {
+            rma.check_flush(id, target, call)?;
+            rma.end_local(endpoint, id, target)
+        })
+    })?;
     wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, target))
 }
 
@@ -187,7 +192,7 @@ pub fn start(handle: usize, group: &Group, nocheck: bool) -> Result<()> {
 
 /// Performs MPI_Win_complete.
 pub fn complete(handle: usize) -> Result<()> {
-    with(|p| engine(p, handle, |rma, _, id| rma.check_complete(id)))?;
+    with(|p| engine(p, handle, |rma, endpoint, id| rma.begin_complete(endpoint, id)))?;
     let local = wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, None));
     with(|p| engine(p, handle, |rma, endpoint, id| rma.complete(endpoint, id)))?;
     local
