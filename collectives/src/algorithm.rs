@@ -126,25 +126,6 @@ impl Algorithm {
         }
     }
 
-    /// The restrictions of compositions.
-    fn can_compose(self, args: &CollArgs, pos: Position) -> bool {
-        let Some(hosts) = pos.levels() else { return false };
-        match (self, args) {
-            (
-                Algorithm::Leaders,
-                CollArgs::Barrier | CollArgs::Bcast { .. } | CollArgs::Allgather { .. },
-            ) => true,
-            (Algorithm::Leaders, CollArgs::Reduce { .. } | CollArgs::Allreduce { .. }) => {
-                args.commutes() || hosts.are_consecutive()
-            }
-            (
-                Algorithm::Lanes,
-                CollArgs::Bcast { .. } | CollArgs::Reduce { .. } | CollArgs::Allreduce { .. },
-            ) => args.commutes() && hosts.lanes().len() > 1,
-            _ => false,
-        }
-    }
-
     /// Writes this rank's part of a call, if it is no composition.
     pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
         match *args {

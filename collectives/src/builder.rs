@@ -36,11 +36,14 @@ impl Builder {
     }
 
     /// Lets `write` write a stage among some of the ranks, whose numbers there are their indices in
-    /// `ranks`. The stage is rounds of its own.
+    /// `ranks`. The stage is rounds of its own. Within a stage, `ranks` are numbers of that stage.
     pub fn among(&mut self, ranks: &Arc<[u32]>, write: impl FnOnce(&mut Builder)) {
         self.round();
-        let outer = self.among.replace(ranks.clone());
-        debug_assert!(outer.is_none(), "a stage is among ranks of the communicator");
+        let inner = match &self.among {
+            Some(outer) => ranks.iter().map(|&rank| outer[rank as usize]).collect(),
+            None => ranks.clone(),
+        };
+        let outer = self.among.replace(inner);
         write(self);
         self.round();
         self.among = outer;

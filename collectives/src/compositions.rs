@@ -1,35 +1,86 @@
-//! Compositions over the levels of the machine: flat algorithms within hosts, and between them.
+//! Compositions over the levels of the machine: flat algorithms in groups of ranks, and between
+//! these groups. A group is mostly a host; it may be a part of one, or the hosts at one switch.
 //!
-//! With *leaders*, one rank of each host exchanges messages with other hosts, for all ranks of its
-//! host. With *lanes*, each rank of a host does so for a part of the vector; therefore all ranks of
-//! a host reduce and copy at once, and a host still sends each byte once. Both have three stages:
-//! within the host, between hosts, within the host.
+//! With *leaders*, one rank of each group exchanges messages with other groups, for all ranks of
+//! its group. With *lanes*, each rank of a group does so for a part of the data; therefore all
+//! ranks of a group reduce and copy at once, and a group still sends each byte once. Most have
+//! three stages: in the group, between groups, in the group.
 //!
-//! A stage is a flat algorithm among some ranks ([`Builder::among`]), which selection chooses as
-//! for a communicator of these ranks. Within a host it uses the collective segment that the ranks
-//! of the host share. Hosts need not agree on that.
+//! A stage is an algorithm among some ranks ([`Builder::among`]), which selection chooses as for a
+//! communicator of these ranks; where they are split at a further level, it may be a composition
+//! again. Within a host it uses the collective segment that the ranks of the host share. Hosts need
+//! not agree on that.
 //!
-//! What it does not do: order operands where the ranks of a host do not follow each other;
+//! What it does not do: order operands where the ranks of a group do not follow each other;
 //! selection takes a flat algorithm for operations that do not commute then.
 
+mod alltoall;
+mod blocks;
 mod lanes;
 mod leaders;
+mod reduce_scatter;
+mod scan;
+
+use std::sync::Arc;
 
 use fabric::CollectiveKind;
 
 use crate::algorithm::Algorithm;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
-use crate::hosts::Hosts;
+use crate::grouping::Grouping;
 use crate::position::Position;
+use crate::topology::Level;
 
 /// Writes the stages of compositions by the algorithms that selection chooses for them.
 pub(crate) trait Stages {
     /// Writes a stage among some ranks by messages.
-    fn write_flat(&self, b: &mut Builder, args: &CollArgs, pos: Position);
+    fn write_by_messages(&self, b: &mut Builder, args: &CollArgs, pos: Position);
 
     /// Writes a stage in the segment of the own host. Returns false if the call does not fit.
     fn write_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool;
+}
+
+impl Algorithm {
+    /// Returns whether a composition can do this call: the restrictions of compositions.
+    pub(crate) fn can_compose(self, args: &CollArgs, pos: Position) -> bool {
+        let Some(groups) = pos.levels() else { return false };
+        let is_ordered = || args.commutes() || groups.are_consecutive();
+        match (self, args) {
+            (
+                Algorithm::Leaders,
+                CollArgs::Barrier
+                | CollArgs::Bcast { .. }
+                | CollArgs::Gather { .. }
+                | CollArgs::Scatter { .. }
+                | CollArgs::Allgather { .. }
+                | CollArgs::Allgatherv { .. }
+                | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. },
+            ) => true,
+            (
+                Algorithm::Leaders,
+                CollArgs::Reduce { .. }
+                | CollArgs::Allreduce { .. }
+                | CollArgs::ReduceScatter { .. },
+            ) => is_ordered(),
+            // The operands before a rank are those of groups before its own.
+            (Algorithm::Leaders, CollArgs::Scan { .. } | CollArgs::Exscan { .. }) => {
+                groups.are_consecutive()
+            }
+            (
+                Algorithm::Lanes,
+                CollArgs::Bcast { .. } | CollArgs::Reduce { .. } | CollArgs::Allreduce { .. },
+            ) => args.commutes() && groups.lanes().len() > 1,
+            // Each rank is in a lane.
+            (Algorithm::Lanes, CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. }) => {
+                groups.are_even()
+            }
+            (Algorithm::Lanes, CollArgs::ReduceScatter { .. }) => {
+                args.commutes() && groups.are_even()
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Writes this rank's part of a call. `has_segment`: the ranks of this host share one.
@@ -40,63 +91,101 @@ pub(crate) fn write(
     pos: Position,
     (stages, has_segment): (&dyn Stages, bool),
 ) {
-    let Some(hosts) = pos.levels() else { return };
-    let (host, me) = hosts.place(pos.rank);
-    let levels = Levels { stages, hosts, host, me, has_segment };
-    match (algorithm, *args) {
-        (Algorithm::Lanes, CollArgs::Bcast { root, data }) => {
-            lanes::bcast(b, &levels, root, data);
-        }
-        (Algorithm::Lanes, CollArgs::Reduce { root, input, output, .. }) => {
-            lanes::reduce(b, &levels, root, input, output);
-        }
-        (Algorithm::Lanes, CollArgs::Allreduce { input, output, .. }) => {
-            lanes::allreduce(b, &levels, input, output);
-        }
-        (_, CollArgs::Barrier) => leaders::barrier(b, &levels),
-        (_, CollArgs::Bcast { root, data }) => leaders::bcast(b, &levels, root, data),
-        (_, CollArgs::Reduce { root, input, output, commutative }) => {
-            leaders::reduce(b, &levels, root, (input, output, commutative));
-        }
-        (_, CollArgs::Allreduce { input, output, commutative }) => {
-            leaders::allreduce(b, &levels, input, output, commutative);
-        }
-        (_, CollArgs::Allgather { own, all }) => leaders::allgather(b, &levels, own, all),
-        _ => debug_assert!(false, "refused by `can`"),
+    let Some(groups) = pos.levels() else { return };
+    let (group, me) = groups.place(pos.rank);
+    let has_segment = has_segment && groups.level() == Level::Host;
+    let levels = &Levels { stages, groups, group, me, has_segment };
+    match algorithm {
+        Algorithm::Lanes => write_lanes(b, levels, args),
+        _ => write_leaders(b, levels, args),
     }
 }
 
-/// The levels as one rank sees them.
+fn write_lanes(b: &mut Builder, levels: &Levels, args: &CollArgs) {
+    match *args {
+        CollArgs::Bcast { root, data } => lanes::bcast(b, levels, root, data),
+        CollArgs::Reduce { root, input, output, .. } => {
+            lanes::reduce(b, levels, root, input, output);
+        }
+        CollArgs::Allreduce { input, output, .. } => lanes::allreduce(b, levels, input, output),
+        CollArgs::Alltoall { from, to, .. } => alltoall::lanes(b, levels, from.unwrap_or(to), to),
+        CollArgs::ReduceScatter { input, counts, output, .. } => {
+            reduce_scatter::lanes(b, levels, input, counts, output);
+        }
+        _ => debug_assert!(false, "refused by `can_compose`"),
+    }
+}
+
+fn write_leaders(b: &mut Builder, levels: &Levels, args: &CollArgs) {
+    match *args {
+        CollArgs::Barrier => leaders::barrier(b, levels),
+        CollArgs::Bcast { root, data } => leaders::bcast(b, levels, root, data),
+        CollArgs::Gather { root, own, all } => blocks::gather(b, levels, root, own, all),
+        CollArgs::Scatter { root, all, own } => blocks::scatter(b, levels, root, all, own),
+        CollArgs::Allgather { own, all } => {
+            blocks::allgather(b, levels, own, &all.split(levels.groups.size()), Some(all));
+        }
+        CollArgs::Allgatherv { own, all } => blocks::allgather(b, levels, own, all, None),
+        CollArgs::Alltoall { from, to, .. } => {
+            alltoall::leaders(b, levels, from.unwrap_or(to), to);
+        }
+        CollArgs::Reduce { root, input, output, commutative } => {
+            leaders::reduce(b, levels, root, (input, output, commutative));
+        }
+        CollArgs::Allreduce { input, output, commutative } => {
+            leaders::allreduce(b, levels, input, output, commutative);
+        }
+        CollArgs::ReduceScatter { input, counts, output, commutative, .. } => {
+            reduce_scatter::leaders(b, levels, (input, output, commutative), counts);
+        }
+        CollArgs::Scan { input, output } => scan::inclusive(b, levels, input, output),
+        CollArgs::Exscan { input, output } => scan::exclusive(b, levels, input, output),
+        _ => debug_assert!(false, "refused by `can_compose`"),
+    }
+}
+
+/// The groups as one rank sees them.
 struct Levels<'a> {
     stages: &'a dyn Stages,
-    hosts: &'a Hosts,
-    /// The own host.
-    host: u32,
+    groups: &'a Grouping,
+    /// The own group.
+    group: u32,
     /// The own number there.
     me: u32,
     has_segment: bool,
 }
 
 impl Levels<'_> {
-    /// How many ranks the own host has.
+    /// How many ranks the own group has.
     fn local_size(&self) -> u32 {
-        self.hosts.members(self.host).len() as u32
+        self.groups.members(self.group).len() as u32
     }
 
-    /// Writes a stage among the ranks of the own host, which are numbered from 0.
-    fn on_host(&self, b: &mut Builder, args: &CollArgs) {
-        let pos = Position::new(self.me, self.local_size());
+    /// The own rank among the ranks of all groups.
+    fn rank(&self) -> u32 {
+        self.groups.members(self.group)[self.me as usize]
+    }
+
+    /// The number that speaks for the own group if `root` speaks for its own.
+    fn leader(&self, root: u32) -> u32 {
+        let (group, index) = self.groups.place(root);
+        if self.group == group { index } else { 0 }
+    }
+
+    /// Writes a stage among the ranks of the own group, which are numbered from 0.
+    fn in_group(&self, b: &mut Builder, args: &CollArgs) {
+        let pos = Position::within(self.me, self.group, self.groups);
         if !self.has_segment || !self.stages.write_in_segment(b, args, pos) {
-            let members = self.hosts.members(self.host);
-            b.among(members, |b| self.stages.write_flat(b, args, pos));
+            let members = self.groups.members(self.group);
+            b.among(members, |b| self.stages.write_by_messages(b, args, pos));
         }
     }
 
-    /// Writes a stage among one rank of each host, this one among them. They are numbered as the
-    /// hosts.
-    fn between_hosts(&self, b: &mut Builder, ranks: &std::sync::Arc<[u32]>, args: &CollArgs) {
-        let pos = Position::between_hosts(self.host, self.hosts.count());
-        b.among(ranks, |b| self.stages.write_flat(b, args, pos));
+    /// Writes a stage among one rank of each group, this one among them. They are numbered as the
+    /// groups.
+    fn between(&self, b: &mut Builder, ranks: &Arc<[u32]>, args: &CollArgs) {
+        let pos = Position::between(self.group, self.groups);
+        b.among(ranks, |b| self.stages.write_by_messages(b, args, pos));
     }
 }
 

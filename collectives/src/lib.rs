@@ -23,7 +23,7 @@ mod call_lists;
 pub mod coll_args;
 mod compositions;
 pub mod executor;
-pub mod hosts;
+pub mod grouping;
 pub mod operation;
 pub mod plan;
 pub mod planner;
@@ -45,7 +45,7 @@ pub use executor::{
     Active, Advance, CollectiveId, CollectiveWait, InlineRun, Passed, Suspended, UserCall,
     UserReturn,
 };
-pub use hosts::Hosts;
+pub use grouping::Grouping;
 pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, SharedSegment};
 pub use planner::Planner;

@@ -59,8 +59,8 @@ struct CacheEntry {
 #[derive(Default)]
 struct Topologies {
     tables: Vec<Topology>,
-    /// The host of each rank of MPI_COMM_WORLD; empty in a job on one host.
-    world_hosts: Vec<u32>,
+    /// The location of each rank of MPI_COMM_WORLD; empty where nothing is known.
+    world: Vec<RankLocation>,
     /// The table of each communicator that has one, by context id.
     of_comm: HashMap<u64, u32, FxBuildHasher>,
 }
@@ -134,22 +134,22 @@ impl Planner {
         self.topologies.set(comm.context(), Topology::new(locations));
     }
 
-    /// Sets the host of each rank of MPI_COMM_WORLD, the same on all ranks of the job. The tables
-    /// of communicators without locations are made from it, when they are first needed.
-    pub fn set_world_hosts(&mut self, host_of: Vec<u32>) {
-        self.topologies.world_hosts = host_of;
+    /// Sets the location of each rank of MPI_COMM_WORLD. Switches and hosts must be the same on all
+    /// ranks of the job, parts of a host on the ranks of that host. The tables of communicators
+    /// without locations are made from it, when they are first needed.
+    pub fn set_world_locations(&mut self, locations: Vec<RankLocation>) {
+        self.topologies.world = locations;
     }
 
-    /// Makes the table of a communicator from the hosts of its processes, unless it has one.
+    /// Makes the table of a communicator from the locations of its processes, unless it has one.
     fn locate(&mut self, comm: &Comm) {
-        let Topologies { world_hosts, of_comm, .. } = &self.topologies;
-        if world_hosts.is_empty() || comm.is_inter() || of_comm.contains_key(&comm.context()) {
+        let Topologies { world, of_comm, .. } = &self.topologies;
+        if world.is_empty() || comm.is_inter() || of_comm.contains_key(&comm.context()) {
             return;
         }
-        let host_of = |peer: Peer| world_hosts.get(peer.0 as usize).map_or(0, |host| *host);
-        let hosts: Vec<RankLocation> =
-            comm.group().iter().map(|peer| RankLocation::on_host(host_of(peer).into())).collect();
-        self.topologies.set(comm.context(), Topology::new(&hosts));
+        let of = |peer: Peer| world.get(peer.0 as usize).copied().unwrap_or_default();
+        let locations: Vec<RankLocation> = comm.group().iter().map(of).collect();
+        self.topologies.set(comm.context(), Topology::new(&locations));
     }
 
     /// This rank's position in a communicator, with what is known of the machine.
@@ -241,9 +241,8 @@ impl Planner {
         self.check_members(comm)?;
         let mut call = Call::new(operation, comm)?;
         self.locate(comm);
-        let hosts = self.position(comm).levels();
-        let may_use = self.selection.may_use_segment(operation.kind(), hosts.is_some());
-        let members = hosts.map(|hosts| hosts.members(hosts.place(comm.rank()).0).clone());
+        let members = self.position(comm).host_members().cloned();
+        let may_use = self.selection.may_use_segment(operation.kind(), members.is_some());
         let segment = segment
             .filter(|_| may_use)
             .map(|segment| SharedSegment { segment: segment.clone(), members });

@@ -1,7 +1,7 @@
 //! One rank's position among the ranks of its communicator: its number, and its place on the
 //! machine.
 
-use crate::hosts::Hosts;
+use crate::grouping::Grouping;
 use crate::topology::{Level, Topology};
 
 /// The position of a rank, as algorithms see it.
@@ -13,24 +13,35 @@ pub struct Position<'t> {
     pub size: u32,
     /// `None`: nothing is known but the number of hosts.
     topology: Option<&'t Topology>,
+    levels: Option<&'t Grouping>,
     hosts: u32,
 }
 
 impl<'t> Position<'t> {
     /// A position on one host, unknown inside.
     pub fn new(rank: u32, size: u32) -> Position<'static> {
-        Position { rank, size, topology: None, hosts: 1 }
+        Position { rank, size, topology: None, levels: None, hosts: 1 }
     }
 
-    /// A position among ranks of which each is on a host of its own.
-    pub fn between_hosts(rank: u32, size: u32) -> Position<'static> {
-        Position { rank, size, topology: None, hosts: size }
+    /// A position in a group of a split.
+    pub(crate) fn within(me: u32, group: u32, split: &'t Grouping) -> Position<'t> {
+        let size = split.members(group).len() as u32;
+        let hosts = if split.level() == Level::Switch { size } else { 1 };
+        Position { rank: me, size, topology: None, levels: split.within(group), hosts }
+    }
+
+    /// A position among ranks of which each is in a group of its own.
+    pub(crate) fn between(group: u32, split: &'t Grouping) -> Position<'t> {
+        let size = split.count();
+        let hosts = if split.level() as u32 <= Level::Host as u32 { size } else { 1 };
+        Position { rank: group, size, topology: None, levels: split.between(), hosts }
     }
 
     /// A position in a table of all ranks.
     pub fn in_topology(rank: u32, topology: &'t Topology) -> Position<'t> {
         let hosts = topology.groups(Level::Host);
-        Position { rank, size: topology.size(), topology: Some(topology), hosts }
+        let levels = topology.split();
+        Position { rank, size: topology.size(), topology: Some(topology), levels, hosts }
     }
 
     /// The rank `by` places further round the ring; `by <= size`.
@@ -74,9 +85,16 @@ impl<'t> Position<'t> {
         self.hosts
     }
 
-    /// The sub-groups by host, where there are several hosts and one of them has several ranks.
-    pub fn levels(self) -> Option<&'t Hosts> {
-        self.topology.map(Topology::hosts).filter(|hosts| hosts.are_levels())
+    /// How compositions split the ranks.
+    pub fn levels(self) -> Option<&'t Grouping> {
+        self.levels
+    }
+
+    /// The other ranks of this rank's host, itself among them, where there are several hosts and
+    /// one of them has several ranks.
+    pub fn host_members(self) -> Option<&'t std::sync::Arc<[u32]>> {
+        let hosts = self.levels.filter(|split| split.level() == Level::Host)?;
+        Some(hosts.members(hosts.place(self.rank).0))
     }
 
     /// This rank's group at a level.

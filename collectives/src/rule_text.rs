@@ -1,7 +1,7 @@
 //! Rules of selection as text, as the knob `coll.rules` and `verbena simulate` have them.
 //!
 //! ```text
-//! allreduce=ring; bcast from=64K ranks=16 hosts=2 ranks_per_host=4 lanes
+//! allreduce=ring; bcast from=64K ranks=16 hosts=2 ranks_per_host=4 level=host lanes
 //! ```
 //!
 //! A rule has an operation, conditions, and an algorithm. Rules are tried in the order of the text.
@@ -10,9 +10,10 @@ use fabric::CollectiveKind;
 
 use crate::algorithm::Algorithm;
 use crate::select::Rule;
+use crate::topology::Level;
 
 /// The operations that have several algorithms, by their names in rules.
-const KINDS: [(&str, CollectiveKind); 11] = [
+const KINDS: [(&str, CollectiveKind); 13] = [
     ("barrier", CollectiveKind::Barrier),
     ("bcast", CollectiveKind::Bcast),
     ("gather", CollectiveKind::Gather),
@@ -24,6 +25,8 @@ const KINDS: [(&str, CollectiveKind); 11] = [
     ("allreduce", CollectiveKind::Allreduce),
     ("reduce_scatter", CollectiveKind::ReduceScatter),
     ("reduce_scatter_block", CollectiveKind::ReduceScatterBlock),
+    ("scan", CollectiveKind::Scan),
+    ("exscan", CollectiveKind::Exscan),
 ];
 
 /// Parses rules. `size` parses a number of bytes such as 64K. The error is for the user.
@@ -46,7 +49,7 @@ fn parse_rule(text: &str, size: &impl Fn(&str) -> Option<u64>) -> Result<Rule, S
     let algorithm = Algorithm::named(name).ok_or_else(|| {
         wrong(format!("algorithms are {}", names(Algorithm::NAMES.iter().map(|k| k.0))))
     })?;
-    let mut rule = Rule { kind, bytes: 0, ranks: 0, hosts: 0, ranks_per_host: 0, algorithm };
+    let mut rule = Rule::new(kind, algorithm);
     for word in words {
         let number = |text: &str| text.parse::<u32>().ok();
         let is_known = match word.split_once('=') {
@@ -54,10 +57,14 @@ fn parse_rule(text: &str, size: &impl Fn(&str) -> Option<u64>) -> Result<Rule, S
             Some(("ranks", value)) => number(value).map(|ranks| rule.ranks = ranks),
             Some(("hosts", value)) => number(value).map(|hosts| rule.hosts = hosts),
             Some(("ranks_per_host", value)) => number(value).map(|n| rule.ranks_per_host = n),
+            Some(("level", name)) => Level::named(name).map(|level| rule.level = Some(level)),
             _ => None,
         };
         is_known.ok_or_else(|| {
-            wrong(format!("`{word}` must be from=SIZE, ranks=N, hosts=N or ranks_per_host=N"))
+            wrong(format!(
+                "`{word}` must be from=SIZE, ranks=N, hosts=N, ranks_per_host=N or level=PART \
+                 (switch, host, package, numa, l3)"
+            ))
         })?;
     }
     Ok(rule)
@@ -84,18 +91,15 @@ mod tests {
 
     #[test]
     fn rules_have_conditions_and_an_algorithm() {
-        let rules = parse("allreduce=ring; bcast from=64K hosts=2 ranks=8 lanes;", size).unwrap();
-        let rule = |kind, algorithm| Rule {
-            kind,
-            bytes: 0,
-            ranks: 0,
-            hosts: 0,
-            ranks_per_host: 0,
-            algorithm,
-        };
-        let bcast = rule(CollectiveKind::Bcast, Algorithm::Lanes);
-        assert_eq!(rules[0], rule(CollectiveKind::Allreduce, Algorithm::Ring));
+        let rules = parse(
+            "allreduce=ring; bcast from=64K hosts=2 ranks=8 lanes; scan level=numa leaders",
+            size,
+        )
+        .unwrap();
+        let bcast = Rule::new(CollectiveKind::Bcast, Algorithm::Lanes);
+        assert_eq!(rules[0], Rule::new(CollectiveKind::Allreduce, Algorithm::Ring));
         assert_eq!(rules[1], Rule { bytes: 64 << 10, ranks: 8, hosts: 2, ..bcast });
+        assert_eq!(rules[2].level, Some(Level::NumaNode));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::compositions::{self, Stages};
 use crate::position::Position;
 use crate::schedule::Schedule;
 use crate::thresholds::{HostSegment, Thresholds};
+use crate::topology::Level;
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +29,17 @@ pub struct Rule {
     pub hosts: u32,
     /// From this many ranks on each host on, on average.
     pub ranks_per_host: u32,
+    /// For ranks that are split at this level, if it is given: for compositions.
+    pub level: Option<Level>,
     /// Take this algorithm, if it can do the call.
     pub algorithm: Algorithm,
+}
+
+impl Rule {
+    /// A rule without conditions.
+    pub const fn new(kind: CollectiveKind, algorithm: Algorithm) -> Rule {
+        Rule { kind, bytes: 0, ranks: 0, hosts: 0, ranks_per_host: 0, level: None, algorithm }
+    }
 }
 
 /// The rules, and what else bears on a schedule.
@@ -120,6 +130,7 @@ impl Selection {
                 && pos.size >= rule.ranks
                 && pos.hosts() >= rule.hosts
                 && pos.size / pos.hosts().max(1) >= rule.ranks_per_host
+                && rule.level.is_none_or(|at| pos.levels().is_some_and(|by| by.level() == at))
                 && can(rule.algorithm)
         };
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
@@ -129,13 +140,18 @@ impl Selection {
     pub fn schedule(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Schedule {
         let mut b = Builder::new();
         b.keep_empty(args.is_empty(pos.size));
+        self.write_call(&mut b, args, pos, has_segment);
+        b.finish()
+    }
+
+    /// Writes a stage, or all of a schedule, by the algorithm that the rules give.
+    fn write_call(&self, b: &mut Builder, args: &CollArgs, pos: Position, has_segment: bool) {
         match self.choose(args, pos, has_segment) {
             algorithm if algorithm.is_composition() => {
-                compositions::write(algorithm, &mut b, args, pos, (self, has_segment));
+                compositions::write(algorithm, b, args, pos, (self, has_segment));
             }
-            algorithm => self.write(algorithm, &mut b, args, pos),
+            algorithm => self.write(algorithm, b, args, pos),
         }
-        b.finish()
     }
 
     /// Writes a stage, or all of a schedule, by an algorithm that is no composition.
@@ -146,7 +162,7 @@ impl Selection {
         {
             b.round();
             let bcast = CollArgs::Bcast { root: 0, data: output };
-            self.choose(&bcast, pos, false).write(b, &bcast, pos, self.limits);
+            self.write_call(b, &bcast, pos, false);
         }
     }
 
@@ -186,8 +202,8 @@ impl Selection {
 }
 
 impl Stages for Selection {
-    fn write_flat(&self, b: &mut Builder, args: &CollArgs, pos: Position) {
-        self.write(self.choose(args, pos, false), b, args, pos);
+    fn write_by_messages(&self, b: &mut Builder, args: &CollArgs, pos: Position) {
+        self.write_call(b, args, pos, false);
     }
 
     fn write_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool {
@@ -202,27 +218,44 @@ impl Stages for Selection {
 }
 
 fn rule(kind: CollectiveKind, bytes: u64, ranks: u32, algorithm: Algorithm) -> Rule {
-    Rule { kind, bytes, ranks, hosts: 0, ranks_per_host: 0, algorithm }
+    Rule { bytes, ranks, ..Rule::new(kind, algorithm) }
 }
 
-/// Compositions over the levels of the machine.
+/// Compositions over hosts.
 fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
+    use Algorithm::{Lanes, Leaders, Linear, Pairwise};
     use CollectiveKind as Of;
     if !t.hierarchical {
         return;
     }
+    let level = Some(Level::Host);
+    let over_hosts = |kind, bytes, algorithm| Rule { level, ..rule(kind, bytes, 0, algorithm) };
     rules.extend([
-        rule(Of::Barrier, 0, 0, Algorithm::Leaders),
-        rule(Of::Bcast, t.lanes_min, 0, Algorithm::Lanes),
-        rule(Of::Bcast, 0, 0, Algorithm::Leaders),
-        rule(Of::Allgather, 0, 0, Algorithm::Leaders),
+        over_hosts(Of::Barrier, 0, Leaders),
+        over_hosts(Of::Bcast, t.lanes_min, Lanes),
+        over_hosts(Of::Bcast, 0, Leaders),
+        over_hosts(Of::Gather, t.gather_long, Linear),
+        over_hosts(Of::Gather, 0, Leaders),
+        over_hosts(Of::Scatter, t.scatter_long, Linear),
+        over_hosts(Of::Scatter, 0, Leaders),
+        over_hosts(Of::Allgather, 0, Leaders),
+        over_hosts(Of::Allgatherv, 0, Leaders),
+        over_hosts(Of::Alltoall, t.alltoall_short.saturating_add(1), Pairwise),
+        over_hosts(Of::Alltoall, 0, Lanes),
+        over_hosts(Of::Alltoall, 0, Leaders),
     ]);
     if !t.reproducible {
         rules.extend([
-            rule(Of::Reduce, t.lanes_min, 0, Algorithm::Lanes),
-            rule(Of::Reduce, 0, 0, Algorithm::Leaders),
-            rule(Of::Allreduce, t.lanes_min, 0, Algorithm::Lanes),
-            rule(Of::Allreduce, 0, 0, Algorithm::Leaders),
+            over_hosts(Of::Reduce, t.lanes_min, Lanes),
+            over_hosts(Of::Reduce, 0, Leaders),
+            over_hosts(Of::Allreduce, t.lanes_min, Lanes),
+            over_hosts(Of::Allreduce, 0, Leaders),
+            over_hosts(Of::ReduceScatter, t.lanes_min, Lanes),
+            over_hosts(Of::ReduceScatter, 0, Leaders),
+            over_hosts(Of::ReduceScatterBlock, t.lanes_min, Lanes),
+            over_hosts(Of::ReduceScatterBlock, 0, Leaders),
+            over_hosts(Of::Scan, 0, Leaders),
+            over_hosts(Of::Exscan, 0, Leaders),
         ]);
     }
 }

@@ -167,6 +167,16 @@ pub fn piece(count: u64, parts: u64, index: u64) -> std::ops::Range<u64> {
     start(index)..start(index + 1)
 }
 
+/// Returns extents that follow each other as one run of bytes; `None` if there are gaps.
+pub(crate) fn joined(extents: &[Extent]) -> Option<Extent> {
+    let first = extents.first()?.as_bytes()?;
+    extents[1..].iter().try_fold(first, |all, next| {
+        let next = next.as_bytes()?;
+        let follows = next.space == all.space && next.disp == all.disp + all.count as i64;
+        follows.then_some(Extent { count: all.count + next.count, ..all })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

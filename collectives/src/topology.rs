@@ -11,11 +11,13 @@
 
 use std::collections::HashMap;
 
-use crate::hosts::Hosts;
+use crate::grouping::Grouping;
 
 /// Parts of a machine, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
+    /// Hosts at one switch of the network.
+    Switch,
     /// Ranks that share memory.
     Host,
     /// A processor package (socket).
@@ -30,8 +32,25 @@ pub enum Level {
 
 impl Level {
     /// All of them, the largest first.
-    pub const ALL: [Level; 5] =
-        [Level::Host, Level::Package, Level::NumaNode, Level::L3Cache, Level::Core];
+    pub const ALL: [Level; 6] =
+        [Level::Switch, Level::Host, Level::Package, Level::NumaNode, Level::L3Cache, Level::Core];
+
+    /// The name in rules and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Switch => "switch",
+            Level::Host => "host",
+            Level::Package => "package",
+            Level::NumaNode => "numa",
+            Level::L3Cache => "l3",
+            Level::Core => "core",
+        }
+    }
+
+    /// The level of that name.
+    pub fn named(name: &str) -> Option<Level> {
+        Level::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// Where one rank is: a number of its part at each level, of no meaning but equality within the
@@ -52,7 +71,7 @@ impl RankLocation {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Topology {
     levels: [Groups; Level::ALL.len()],
-    hosts: Hosts,
+    split: Option<Grouping>,
 }
 
 /// The groups of one level.
@@ -76,13 +95,18 @@ impl Topology {
             enclosing.clone_from(&groups.group_of);
             groups
         });
-        let hosts = Hosts::new(&levels[Level::Host as usize].group_of);
-        Topology { levels, hosts }
+        let groups: Vec<(Level, Vec<u32>)> = Level::ALL
+            .into_iter()
+            .filter(|level| *level != Level::Core)
+            .map(|level| (level, levels[level as usize].group_of.clone()))
+            .collect();
+        Topology { levels, split: Grouping::new(&groups) }
     }
 
-    /// The sub-groups of the hosts.
-    pub fn hosts(&self) -> &Hosts {
-        &self.hosts
+    /// How compositions split the ranks; `None` if no level has several groups of which one has
+    /// several ranks.
+    pub fn split(&self) -> Option<&Grouping> {
+        self.split.as_ref()
     }
 
     /// One host of `size` ranks, unknown inside.

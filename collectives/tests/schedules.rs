@@ -38,7 +38,11 @@ fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser 
         window: 2 + at() as u32 % 7,
         reproducible,
     };
-    Chooser::new(Selection::new(&thresholds), size, random)
+    match reproducible {
+        // The table alone keeps the order of operands.
+        true => Chooser::of_table(Selection::new(&thresholds), size, random),
+        false => Chooser::new(Selection::new(&thresholds), size, random),
+    }
 }
 
 fn any_count(random: &mut Random) -> u64 {
@@ -774,6 +778,7 @@ fn every_rule_of_the_table_can_be_reached_and_overridden() {
         ranks: 6,
         hosts: 0,
         ranks_per_host: 0,
+        level: None,
         algorithm: collectives::Algorithm::Ring,
     };
     selection.prefer(rule);

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bootstrap::{Job, WORLD_CONTEXT};
+use collectives::RankLocation;
 use config::{Knobs, knob};
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result, SignatureWord};
@@ -151,7 +152,8 @@ impl Core {
         };
         let hosts = core.job.host_table();
         let hosts = hosts.map_err(|error| Error::new(Class::Other, error.to_string()))?;
-        core.planner.get_mut().set_world_hosts(hosts);
+        let locations = hosts.iter().map(|&host| RankLocation::on_host(host.into())).collect();
+        core.planner.get_mut().set_world_locations(locations);
         if core.job.survives_failures() {
             core.stack.pt2pt().set_all_learn_of_failures();
         }

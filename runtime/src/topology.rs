@@ -104,7 +104,7 @@ fn record_locations(comm: usize, members: &[Location]) -> Result<()> {
     let locations: Vec<RankLocation> = members
         .iter()
         .map(|&[host, package, numa, l3]| {
-            RankLocation([known(host), known(package), known(numa), known(l3), None])
+            RankLocation([None, known(host), known(package), known(numa), known(l3), None])
         })
         .collect();
     with(|p| {

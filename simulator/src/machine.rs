@@ -330,6 +330,8 @@ impl Machine {
     pub fn location(&self, rank: u32) -> RankLocation {
         let mut location = RankLocation::on_host(self.host_of(rank).into());
         let cache = self.cache_of(rank);
+        let switch = self.host_of(rank) / self.hosts_per_switch;
+        location.0[Level::Switch as usize] = Some(switch.into());
         location.0[Level::Package as usize] = Some(u64::from(cache / self.caches));
         location.0[Level::L3Cache as usize] = Some(u64::from(cache));
         location.0[Level::Core as usize] = Some(u64::from(self.index_on_host(rank)));

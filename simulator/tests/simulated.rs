@@ -70,6 +70,7 @@ fn a_wrong_schedule_is_found() {
         ranks: 0,
         hosts: 0,
         ranks_per_host: 0,
+        level: None,
         algorithm: Algorithm::Ring,
     });
     assert!(simulate(&machine, call, &ring).is_checked);

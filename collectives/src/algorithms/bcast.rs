@@ -35,21 +35,14 @@ pub fn scatter_ring(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     let tree = Binomial::new(pos, root);
     let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
     if tree.node == 0 {
-        pack(b, data, bytes);
+        b.copy(data, bytes);
     }
     scatter(b, tree, bytes);
     b.round();
     ring(b, tree, bytes);
     if tree.node != 0 {
         b.round();
-        pack(b, bytes, data);
-    }
-}
-
-/// A copy between the user's layout and packed bytes, unless they are the same.
-fn pack(b: &mut Builder, from: Extent, to: Extent) {
-    if from.space != to.space {
-        b.copy(from, to);
+        b.copy(bytes, data);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
 use crate::schedule::SegSync;
-use crate::shape::{Extent, Shape, Space, Ty};
+use crate::shape::{Extent, Shape, Space, Ty, joined};
 
 /// Returns whether the data fits into a slot, laid out as in the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {
@@ -180,16 +180,6 @@ fn alltoall(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
             .zip(to)
             .for_each(|(rank, data)| b.copy(dense(me * size + rank, 1, block), *data)),
     }
-}
-
-/// Returns runs of bytes that follow each other as one.
-fn joined(runs: &[Extent]) -> Option<Extent> {
-    let first = runs.first()?.as_bytes()?;
-    runs[1..].iter().try_fold(first, |all, next| {
-        let next = next.as_bytes()?;
-        let follows = next.space == all.space && next.disp == all.disp + all.count as i64;
-        follows.then_some(Extent { count: all.count + next.count, ..all })
-    })
 }
 
 /// Returns blocks that lie next to each other in the slots, whichever ranks write them.

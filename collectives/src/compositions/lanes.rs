@@ -1,7 +1,7 @@
-//! Compositions in which each lane moves its part of a vector between hosts. Operations commute.
+//! Compositions in which each lane moves its part of a vector between groups. Operations commute.
 //!
-//! Where hosts have different numbers of ranks, the ranks outside of all lanes take part within
-//! their hosts only.
+//! Where groups have different numbers of ranks, the ranks outside of all lanes take part within
+//! their groups only.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::shape::{Extent, piece};
 
-/// The parts of a vector, one for each rank of a host; empty for those outside of all lanes.
+/// The parts of a vector, one for each rank of a group; empty for those outside of all lanes.
 struct Parts {
     count: u64,
     lanes: u64,
@@ -18,7 +18,7 @@ struct Parts {
 
 impl Parts {
     fn new(levels: &Levels, count: u64) -> Parts {
-        Parts { count, lanes: levels.hosts.lanes().len() as u64 }
+        Parts { count, lanes: levels.groups.lanes().len() as u64 }
     }
 
     fn of(&self, index: u32) -> Range<u64> {
@@ -37,20 +37,20 @@ impl Parts {
     }
 }
 
-/// Each rank reduces its part on its host, its lane reduces the part over hosts, and the parts are
-/// gathered on each host.
+/// Each rank reduces its part in its group, its lane reduces the part over groups, and the parts
+/// are gathered in each group.
 pub(super) fn allreduce(b: &mut Builder, levels: &Levels, input: Extent, output: Extent) {
     let parts = Parts::new(levels, input.count);
     let mine = output.range(&parts.of(levels.me));
-    reduce_on_host(b, levels, &parts, input, mine);
-    if let Some(lane) = levels.hosts.lanes().get(levels.me as usize) {
-        let over_hosts = CollArgs::Allreduce { input: mine, output: mine, commutative: true };
-        levels.between_hosts(b, lane, &over_hosts);
+    reduce_in_group(b, levels, &parts, input, mine);
+    if let Some(lane) = levels.groups.lanes().get(levels.me as usize) {
+        let over_groups = CollArgs::Allreduce { input: mine, output: mine, commutative: true };
+        levels.between(b, lane, &over_groups);
     }
-    allgather_on_host(b, levels, &parts, output);
+    allgather_in_group(b, levels, &parts, output);
 }
 
-/// Each rank reduces its part on its host, its lane reduces the part to the root's host, and the
+/// Each rank reduces its part in its group, its lane reduces the part to the root's group, and the
 /// parts are gathered at the root.
 pub(super) fn reduce(
     b: &mut Builder,
@@ -60,36 +60,36 @@ pub(super) fn reduce(
     output: Option<Extent>,
 ) {
     let parts = Parts::new(levels, input.count);
-    let (root_host, root_index) = levels.hosts.place(root);
+    let (root_group, root_index) = levels.groups.place(root);
     let part = parts.of(levels.me);
     let mine = match output {
         Some(output) => output.range(&part),
         None => b.like(input, part.end - part.start),
     };
-    reduce_on_host(b, levels, &parts, input, mine);
-    let is_at_root = levels.host == root_host;
-    if let Some(lane) = levels.hosts.lanes().get(levels.me as usize) {
+    reduce_in_group(b, levels, &parts, input, mine);
+    let is_at_root = levels.group == root_group;
+    if let Some(lane) = levels.groups.lanes().get(levels.me as usize) {
         let output = is_at_root.then_some(mine);
-        let over_hosts =
-            CollArgs::Reduce { root: root_host, input: mine, output, commutative: true };
-        levels.between_hosts(b, lane, &over_hosts);
+        let over_groups =
+            CollArgs::Reduce { root: root_group, input: mine, output, commutative: true };
+        levels.between(b, lane, &over_groups);
     }
     if is_at_root {
         let all = output.map(|output| parts.split(output, levels.local_size()));
         // The root's own part lies in place.
         let own = Some(mine).filter(|_| all.is_none());
-        levels.on_host(b, &CollArgs::Gatherv { root: root_index, own, all: all.as_deref() });
+        levels.in_group(b, &CollArgs::Gatherv { root: root_index, own, all: all.as_deref() });
     }
 }
 
-/// The root's host scatters the parts, each lane broadcasts its own, and the parts are gathered on
-/// each host. On the root's host the root broadcasts instead: its buffer is never written.
+/// The root's group scatters the parts, each lane broadcasts its own, and the parts are gathered in
+/// each group. In the root's group the root broadcasts instead: its buffer is never written.
 pub(super) fn bcast(b: &mut Builder, levels: &Levels, root: u32, data: Extent) {
-    let (root_host, root_index) = levels.hosts.place(root);
-    let is_at_root = levels.host == root_host;
+    let (root_group, root_index) = levels.groups.place(root);
+    let is_at_root = levels.group == root_group;
     let is_root = is_at_root && levels.me == root_index;
     let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
-    let is_packed = bytes.space != data.space;
+    let is_packed = data.as_bytes().is_none();
     if is_root && is_packed {
         b.copy(data, bytes);
     }
@@ -98,24 +98,24 @@ pub(super) fn bcast(b: &mut Builder, levels: &Levels, root: u32, data: Extent) {
     if is_at_root {
         let all = is_root.then(|| parts.split(bytes, levels.local_size()));
         let own = (!is_root).then_some(mine);
-        levels.on_host(b, &CollArgs::Scatterv { root: root_index, all: all.as_deref(), own });
+        levels.in_group(b, &CollArgs::Scatterv { root: root_index, all: all.as_deref(), own });
     }
-    if let Some(lane) = levels.hosts.lanes().get(levels.me as usize) {
-        levels.between_hosts(b, lane, &CollArgs::Bcast { root: root_host, data: mine });
+    if let Some(lane) = levels.groups.lanes().get(levels.me as usize) {
+        levels.between(b, lane, &CollArgs::Bcast { root: root_group, data: mine });
     }
     match is_at_root {
-        true => levels.on_host(b, &CollArgs::Bcast { root: root_index, data: bytes }),
-        false => allgather_on_host(b, levels, &parts, bytes),
+        true => levels.in_group(b, &CollArgs::Bcast { root: root_index, data: bytes }),
+        false => allgather_in_group(b, levels, &parts, bytes),
     }
     if !is_root && is_packed {
         b.copy(bytes, data);
     }
 }
 
-/// The elements `mine` of the sum of the own host.
-fn reduce_on_host(b: &mut Builder, levels: &Levels, parts: &Parts, input: Extent, mine: Extent) {
+/// The elements `mine` of the sum of the own group.
+fn reduce_in_group(b: &mut Builder, levels: &Levels, parts: &Parts, input: Extent, mine: Extent) {
     let counts = parts.counts(levels.local_size());
-    levels.on_host(
+    levels.in_group(
         b,
         &CollArgs::ReduceScatter {
             kind: REDUCE_SCATTER,
@@ -127,8 +127,8 @@ fn reduce_on_host(b: &mut Builder, levels: &Levels, parts: &Parts, input: Extent
     );
 }
 
-/// The parts of all ranks of the own host, each in its place.
-fn allgather_on_host(b: &mut Builder, levels: &Levels, parts: &Parts, vector: Extent) {
+/// The parts of all ranks of the own group, each in its place.
+fn allgather_in_group(b: &mut Builder, levels: &Levels, parts: &Parts, vector: Extent) {
     let all = parts.split(vector, levels.local_size());
-    levels.on_host(b, &CollArgs::Allgatherv { own: None, all: &all });
+    levels.in_group(b, &CollArgs::Allgatherv { own: None, all: &all });
 }

@@ -1,6 +1,9 @@
 //! Placements of ranks on hosts, and the schedules that a selection writes for them.
 
-use collectives::{CollArgs, Position, RankLocation, Schedule, Selection, Topology};
+use collectives::{
+    Algorithm, CollArgs, Level, Position, RankLocation, Rule, Schedule, Selection, Topology,
+};
+use fabric::CollectiveKind;
 
 use crate::random::Random;
 
@@ -29,12 +32,58 @@ impl Log for u64 {
     }
 }
 
-/// The table of ranks on these hosts.
-pub(crate) fn topology(hosts: &[u64]) -> Topology {
-    let locations: Vec<RankLocation> =
-        hosts.iter().map(|&host| RankLocation::on_host(host)).collect();
-    Topology::new(&locations)
+/// Locations of ranks on such hosts, at times with switches above and packages below.
+pub(crate) fn any_locations(size: u32, random: &mut Random) -> Vec<RankLocation> {
+    let hosts = any_hosts(size, random);
+    let (switches, packages) = (1 + random.below(3), 1 + random.below(3));
+    let is_scattered = random.chance();
+    (0..)
+        .zip(hosts)
+        .map(|(rank, host)| {
+            let mut location = RankLocation::on_host(host);
+            let switch = if is_scattered { host % switches } else { host / 2 };
+            let package = if is_scattered { rank % packages } else { rank / 3 % packages };
+            location.0[Level::Switch as usize] = Some(switch).filter(|_| switches > 1);
+            location.0[Level::Package as usize] = Some(package).filter(|_| packages > 1);
+            location.0[Level::L3Cache as usize] = Some(rank / 2).filter(|_| packages > 2);
+            location
+        })
+        .collect()
 }
+
+/// Rules that prefer algorithms drawn at random, for all operations: where an algorithm cannot do a
+/// call, the next one is tried.
+pub(crate) fn any_rules(random: &mut Random) -> Vec<Rule> {
+    let levels = [None, None, Some(Level::Host), Some(Level::Switch), Some(Level::Package)];
+    let count = random.below(6);
+    let mut rules = Vec::new();
+    for kind in KINDS {
+        for _ in 0..count {
+            let at = random.below(Algorithm::NAMES.len() as u64) as usize;
+            let level = levels[random.below(levels.len() as u64) as usize];
+            rules.push(Rule { level, ..Rule::new(kind, Algorithm::NAMES[at].1) });
+        }
+    }
+    rules
+}
+
+const KINDS: [CollectiveKind; 15] = [
+    CollectiveKind::Barrier,
+    CollectiveKind::Bcast,
+    CollectiveKind::Gather,
+    CollectiveKind::Gatherv,
+    CollectiveKind::Scatter,
+    CollectiveKind::Scatterv,
+    CollectiveKind::Allgather,
+    CollectiveKind::Allgatherv,
+    CollectiveKind::Alltoall,
+    CollectiveKind::Reduce,
+    CollectiveKind::Allreduce,
+    CollectiveKind::ReduceScatter,
+    CollectiveKind::ReduceScatterBlock,
+    CollectiveKind::Scan,
+    CollectiveKind::Exscan,
+];
 
 /// A selection, and where the ranks are.
 #[allow(dead_code, reason = "not all tests choose schedules")]
@@ -45,8 +94,16 @@ pub(crate) struct Chooser {
 
 #[allow(dead_code, reason = "not all tests choose schedules")]
 impl Chooser {
+    /// Any algorithms.
     pub(crate) fn new(selection: Selection, size: u32, random: &mut Random) -> Chooser {
-        Chooser { selection, topology: topology(&any_hosts(size, random)) }
+        let mut chooser = Chooser::of_table(selection, size, random);
+        chooser.selection.prefer_all(any_rules(random));
+        chooser
+    }
+
+    /// The algorithms of the table.
+    pub(crate) fn of_table(selection: Selection, size: u32, random: &mut Random) -> Chooser {
+        Chooser { selection, topology: Topology::new(&any_locations(size, random)) }
     }
 
     pub(crate) fn position(&self, rank: usize) -> Position<'_> {

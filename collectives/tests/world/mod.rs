@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use collectives::{
     Active, Advance, CollectiveId, HostSegment, InlineRun, Operation, Passed, Plan, Planner,
-    Thresholds, UserCall,
+    RankLocation, Thresholds, UserCall,
 };
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::sim::{Manner, Options, SimTransport};
@@ -113,9 +113,11 @@ impl World {
     /// Places processes on hosts, the ranks of which share segments.
     #[allow(dead_code, reason = "not all tests have several hosts")]
     pub(crate) fn place(&mut self, hosts: &[u64]) {
+        let locations: Vec<RankLocation> =
+            hosts.iter().map(|&host| RankLocation::on_host(host)).collect();
         let hosts: Vec<u32> = hosts.iter().map(|&host| host as u32).collect();
         for process in &mut self.ranks {
-            process.planner.set_world_hosts(hosts.clone());
+            process.planner.set_world_locations(locations.clone());
             process.hosts.clone_from(&hosts);
         }
     }
