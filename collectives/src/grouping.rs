@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use crate::topology::Level;
+use crate::level::Level;
 
 /// The sub-groups of some ranks at one level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -24,6 +24,7 @@ pub mod coll_args;
 mod compositions;
 pub mod executor;
 pub mod grouping;
+pub mod level;
 pub mod operation;
 pub mod plan;
 pub mod planner;

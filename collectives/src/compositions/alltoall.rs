@@ -1,4 +1,4 @@
-//! Compositions of alltoall with equal blocks: ranks of a group exchange for each other, and a group
+//! Compositions of alltoall with equal blocks: ranks of a group exchange for each other. A group
 //! sends few long messages in place of many short ones.
 
 use fabric::CollectiveKind;
