@@ -178,6 +178,8 @@ pub fn decode_to_rank(bytes: &[u8]) -> Result<Option<(ToRank, usize)>, Malformed
 #[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
+    /// The bytes of messages that were taken.
+    taken: usize,
     limit: usize,
 }
 
@@ -190,24 +192,25 @@ impl Default for Decoder {
 impl Decoder {
     /// Returns a decoder for messages of at most `limit` bytes.
     pub fn with_limit(limit: usize) -> Decoder {
-        Decoder { bytes: Vec::new(), limit }
+        Decoder { bytes: Vec::new(), taken: 0, limit }
     }
 
     /// Returns the bytes that are not part of a complete message.
     pub fn undecoded(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[self.taken..]
     }
 
     /// Appends bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Takes the next complete message; `None` until there is one. After an error the stream
     /// cannot be decoded any further.
     pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Malformed> {
-        let Some((message, taken)) = decode(&self.bytes, self.limit)? else { return Ok(None) };
-        self.bytes.drain(..taken);
+        let Some((message, taken)) = decode(self.undecoded(), self.limit)? else { return Ok(None) };
+        self.taken += taken;
         Ok(Some(message))
     }
 }

@@ -27,6 +27,7 @@ pub mod process_manager;
 mod secret;
 pub mod status_entry;
 pub mod status_page;
+pub mod store_key;
 
 pub use error::BootstrapError;
 pub use job::{Job, Store};

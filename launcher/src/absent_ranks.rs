@@ -5,6 +5,7 @@
 //! it waits for after a moment, without a message; so the status page is read from time to time,
 //! and only while there is an absent rank. An entry read twice without a change is taken as true.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bootstrap::{RankState, Snapshot, StatusPage};
@@ -18,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The absent ranks of the job, and the ranks of this host that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentRanks {
-    ranks: Vec<u32>,
+    ranks: BTreeSet<u32>,
     next: Option<Instant>,
     /// A rank that was seen waiting for an absent one, and since when it waits.
     suspect: Option<(u32, u64)>,
@@ -39,13 +40,13 @@ impl AbsentRanks {
     /// Records a rank that ended, if it did so without an error and without MPI_Init.
     pub(crate) fn add(&mut self, rank: u32, exit: Exit, state: RankState) {
         if exit == Exit::Code(0) && state == RankState::Starting {
-            self.ranks.push(rank);
+            self.ranks.insert(rank);
         }
     }
 
-    /// Records an absent rank of another host.
-    pub(crate) fn add_remote(&mut self, rank: u32) {
-        self.ranks.push(rank);
+    /// Records absent ranks of other hosts.
+    pub(crate) fn add_remote(&mut self, ranks: &[u32]) {
+        self.ranks.extend(ranks);
     }
 
     /// Returns the time of the next [`AbsentRanks::tick`] while there is an absent rank.

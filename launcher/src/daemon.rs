@@ -1,9 +1,10 @@
 //! `mpiexec --daemon`: the half of a job that runs on one of several hosts.
 //!
-//! An agent such as ssh starts the daemon with its standard input and output connected to the
-//! `mpiexec` that the user started. First the daemon reads the user's environment and working
-//! directory and executes itself anew with them. From then on everything is as if `mpiexec`
-//! had been started here, but events are sent to `mpiexec` and not judged ([`crate::job`]).
+//! An agent such as ssh starts the daemon with its standard input and output connected to its
+//! parent: the `mpiexec` that the user started, or a daemon ([`crate::tree`]). First the daemon
+//! reads the user's environment and working directory and executes itself anew with them. From then
+//! on everything is as if `mpiexec` had been started here, but events are sent to `mpiexec` and not
+//! judged ([`crate::job`]).
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -50,7 +51,7 @@ fn adopt_environment() -> Result<u8, String> {
 
 fn begin() -> Result<u8, String> {
     match read_message()? {
-        ToHost::Begin { share, settings } => Ok(job::run_share(&settings, &share)),
+        ToHost::Begin { share, settings, tree } => Ok(job::run_share(&settings, &share, &tree)),
         _ => Err(UNEXPECTED.into()),
     }
 }

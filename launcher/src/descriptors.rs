@@ -7,6 +7,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that each rank costs this process: its control socket and two pipes.
 const DESCRIPTORS_PER_RANK: u64 = 3;
+/// Descriptors that each daemon that it has started costs it.
+const DESCRIPTORS_PER_CHILD: u64 = 2;
 /// Descriptors that this process needs besides those.
 const BASE_DESCRIPTORS: u64 = 24;
 /// The highest number of a rank's descriptors: above the numbers that scripts use.
@@ -39,10 +41,11 @@ pub(crate) fn reserve(file: BorrowedFd<'_>) -> Result<(OwnedFd, OwnedFd), Errno>
     Ok((occupy()?, high))
 }
 
-/// Raises our limit of open files as far as the ranks need it. Returns the limit from before,
-/// for the ranks, if it was changed.
-pub(crate) fn raise_limit(ranks: u32) -> Result<Option<libc::rlimit>, LimitError> {
-    let needed = u64::from(ranks) * DESCRIPTORS_PER_RANK + BASE_DESCRIPTORS;
+/// Raises our limit of open files as far as ranks and daemons need it. Returns the limit from
+/// before, for the ranks, if it was changed.
+pub(crate) fn raise_limit(ranks: u32, children: usize) -> Result<Option<libc::rlimit>, LimitError> {
+    let children = children as u64 * DESCRIPTORS_PER_CHILD;
+    let needed = u64::from(ranks) * DESCRIPTORS_PER_RANK + children + BASE_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= needed {

@@ -125,6 +125,11 @@ impl Event {
         }
     }
 
+    /// Returns true for the end of a rank that did not fail.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.verdict() == Verdict::Fine
+    }
+
     /// Returns the sort key of events found at the same time: the likelier cause comes first, a
     /// crash before an abort, an abort before an exit.
     pub fn order(&self) -> u8 {

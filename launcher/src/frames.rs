@@ -1,18 +1,20 @@
-//! The messages between `mpiexec` and the daemons of its hosts, over the daemons' standard
-//! input and output. Each has a length of 4 bytes, then postcard, as control messages have
-//! (see [`bootstrap::control`]).
+//! The messages along an edge of the tree, over a daemon's standard input and output. Each has a
+//! length of 4 bytes, then postcard, as control messages have (see [`bootstrap::control`]).
 //!
 //! ```text
-//! mpiexec                                    daemon
-//!   Environment (variables, folder)   ->      executes itself anew with these
-//!   Begin       (share, settings)     ->
-//!                                     <-     Hello, then what happens; at last Over
-//!   Value, Signal, Input, End ...     ->
+//! parent (mpiexec or a daemon)                  child (a daemon)
+//!   Environment (variables, folder)      ->     executes itself anew with these
+//!   Begin       (share, settings, tree)  ->     starts its own children, then its ranks
+//!                                        <-     Hello, then what happens; at last Ended, Over
+//!   Store, Signal, Input, End ...        ->
 //! ```
 //!
-//! The end of the stream counts as a message: a daemon without `mpiexec` ends its ranks, and a
-//! lost host ends the job. `mpiexec` sends `Beat` in each interval (see [`crate::heartbeat`]),
-//! and the daemon answers. Decoding is total: any bytes give a message or [`Malformed`].
+//! `Hello`, `Beat`, `Stalled`, `InputTaken` and `Over` are about the child and all hosts below it,
+//! and end at the parent. `Store` goes both ways (see [`crate::tree::store`]). Other messages go up
+//! to `mpiexec`, or down to all daemons, from edge to edge. The end of the stream counts as a
+//! message: a daemon without its parent ends its ranks and its children, and a lost child ends the
+//! job. A parent sends `Beat` in each interval (see [`crate::heartbeat`]), and the child answers.
+//! Decoding is total: any bytes give a message or [`Malformed`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,9 +29,11 @@ use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::stall::HostStall;
+use crate::tree::Tree;
+use crate::tree::store::StoreMessage;
 
 /// The version of these messages.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -53,24 +57,19 @@ pub enum ToHost {
     Begin {
         /// The ranks of this host.
         share: Box<Share>,
-        /// The job; the sections hold the ranks of this host alone.
+        /// The job; the sections hold at least the ranks of this host.
         settings: Box<Settings>,
+        /// The hosts that the daemon starts and relays for.
+        tree: Box<Tree>,
     },
-    /// The answer to `Get`.
-    Value {
-        /// The rank that sent the request.
-        rank: u32,
-        /// The key.
-        key: String,
-        /// The value.
-        value: Vec<u8>,
-    },
+    /// About the job's store.
+    Store(StoreMessage),
     /// Act as on this signal.
     Signal(i32),
     /// This rank will not call MPI_Init: report when ranks of this host are in MPI.
     Missing(u32),
-    /// This rank ended without an error and without MPI_Init: report a rank that waits for it.
-    Absent(u32),
+    /// These ranks ended without an error and without MPI_Init: report a rank that waits for one.
+    Absent(Vec<u32>),
     /// This rank has failed and the job goes on: tell the ranks of this host.
     Failed {
         /// The rank.
@@ -107,21 +106,9 @@ pub enum FromHost {
         /// Any bytes, not always whole lines.
         bytes: Vec<u8>,
     },
-    /// A rank publishes a value.
-    Put {
-        /// The key.
-        key: String,
-        /// The value.
-        value: Vec<u8>,
-    },
-    /// A rank requests a value.
-    Get {
-        /// The rank.
-        rank: u32,
-        /// The key.
-        key: String,
-    },
-    /// A rank ended, or requested the end of the job.
+    /// About the job's store.
+    Store(StoreMessage),
+    /// A rank failed, or requested the end of the job.
     Happened {
         /// The event.
         event: Event,
@@ -130,6 +117,10 @@ pub enum FromHost {
         /// The rank's process.
         pid: u32,
     },
+    /// Ranks that ended and did not fail, on one or several hosts.
+    Ended(Vec<EndedRank>),
+    /// A host below the sender is lost, or its daemon did not start.
+    Lost(LostHost),
     /// Ranks of this host are in MPI and would wait for the missing rank.
     WouldWait,
     /// A rank waits for an absent one.
@@ -145,8 +136,10 @@ pub enum FromHost {
         /// Topics and texts.
         lines: Vec<(String, String)>,
     },
-    /// The answer to `Table`.
+    /// The answer of one host to `Table`.
     Table {
+        /// Its first rank.
+        first: u32,
         /// The state of each rank, in order.
         lines: Vec<RankLine>,
         /// Sentences about ranks that are stopped or idle.
@@ -162,6 +155,28 @@ pub enum FromHost {
     Failed(u8),
     /// No process is left, and all output was sent.
     Over,
+}
+
+/// A rank that ended and did not fail.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct EndedRank {
+    /// The rank.
+    pub rank: u32,
+    /// Its last state.
+    pub line: RankLine,
+}
+
+/// A host that the job has lost, with those that were reached through it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostHost {
+    /// The first rank of the host.
+    pub first: u32,
+    /// The first ranks of the hosts below it.
+    pub below: Vec<u32>,
+    /// The reason, one line for the user if the daemon did not start.
+    pub why: String,
+    /// The daemon ran.
+    pub was_running: bool,
 }
 
 /// Encodes a message with its length.
@@ -199,13 +214,14 @@ mod tests {
 
     #[test]
     fn a_message_survives_the_stream_and_needs_all_of_its_bytes() {
-        let frame = encode(&ToHost::Value { rank: 3, key: "k".into(), value: vec![7; 9] }).unwrap();
+        let value = StoreMessage::Value { key: "k".into(), value: vec![7; 9] };
+        let frame = encode(&ToHost::Store(value.clone())).unwrap();
         for cut in 0..frame.len() {
             assert!(decode_to_host(&frame[..cut]).unwrap().is_none());
         }
         let (message, taken) = decode_to_host(&frame).unwrap().unwrap();
         assert_eq!(taken, frame.len());
-        assert!(matches!(message, ToHost::Value { rank: 3, value, .. } if value == [7; 9]));
+        assert!(matches!(message, ToHost::Store(message) if message == value));
     }
 
     #[test]

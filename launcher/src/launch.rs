@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use config::{KnobError, Knobs, Sources, knob};
 
+use crate::allocation::SRUN;
 use crate::explain::Explanations;
 use crate::outcome_report::OutcomeReport;
 use crate::program::CannotRun;
 use crate::settings::{EXIT_USAGE, Settings};
 use crate::share::Share;
+use crate::tree::DEFAULT_WIDTH;
 use crate::{job, multi_host};
 
 /// Runs a job to its end. Returns its exit code.
@@ -31,11 +33,22 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
         .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let explain = knobs.is_on(knob::REPORT_TRANSPORTS);
     let explanations = Explanations::new(share.size, explain);
-    let settings = &Settings { explain, ..settings.clone() };
+    let tree_width = tree_width(&knobs, settings.agent.as_deref());
+    let settings = &Settings { explain, tree_width, ..settings.clone() };
     if settings.hosts.is_empty() {
         job::run(settings, &share, explanations)
     } else {
         multi_host::run(settings, &share, explanations)
+    }
+}
+
+/// Returns the largest number of children in the tree of daemons.
+fn tree_width(knobs: &Knobs, agent: Option<&str>) -> u32 {
+    let reaches_all = agent.is_none_or(|agent| agent == SRUN);
+    match knobs.count(knob::LAUNCH_TREE_WIDTH) as u32 {
+        0 if reaches_all => DEFAULT_WIDTH,
+        0 => u32::MAX,
+        width => width,
     }
 }
 

@@ -10,9 +10,8 @@
 //! [`guard`] all of them if `mpiexec` is killed.
 //!
 //! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
-//! and sends events to `mpiexec` as [`frames`]. Hosts come from the command line ([`hosts`]) or
-//! from a resource manager ([`allocation`]). A tree of daemons would be a further source of
-//! connections.
+//! and sends events to `mpiexec` as [`frames`], along a [`tree`] of daemons. Hosts come from the
+//! command line ([`hosts`]) or from a resource manager ([`allocation`]).
 //!
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
 //! needs a network, a name or a writable folder.
@@ -36,7 +35,6 @@ pub mod hosts;
 pub mod input;
 mod job;
 pub mod job_monitor;
-pub mod kv_store;
 pub mod launch;
 pub mod memory_limit;
 mod multi_host;
@@ -61,6 +59,7 @@ pub mod spawn;
 mod stall;
 pub mod start;
 mod stopped_ranks;
+pub mod tree;
 mod unfinalized;
 mod user_stack;
 mod wait_graph;

@@ -2,15 +2,19 @@
 //!
 //! Used by `mpiexec` on one host and over several. Each failure is judged once
 //! ([`Outcome::judge`]); the first failure sets the exit code, later ones are collected for
-//! the closing lines. This file ends no process and prints nothing.
+//! the closing lines. This file ends no process.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use bootstrap::RankState;
 
 use crate::explain::Explanations;
 use crate::failure_policy::{Event, Exit, Verdict};
 use crate::foreign_mpi;
 use crate::outcome_report::OutcomeReport;
+use crate::output::Output;
+use crate::rank_table::RankLine;
 use crate::secondary_failures::SecondaryFailures;
 use crate::settings::{OnFailure, Settings};
 
@@ -143,8 +147,15 @@ impl Outcome {
         self.missing = rank;
     }
 
-    /// Returns the lines to print when the job is over. `none_in_mpi`: no rank called MPI_Init.
-    pub(crate) fn closing_lines(&mut self, settings: &Settings, none_in_mpi: bool) -> Vec<String> {
+    /// Prints the closing lines of a job that is over. `none_in_mpi`: no rank called MPI_Init.
+    pub(crate) fn conclude(&mut self, settings: &Settings, none_in_mpi: bool, output: &mut Output) {
+        for line in self.closing_lines(settings, none_in_mpi) {
+            output.print(&format!("mpiexec: {line}"));
+        }
+        output.flush();
+    }
+
+    fn closing_lines(&mut self, settings: &Settings, none_in_mpi: bool) -> Vec<String> {
         let is_foreign = none_in_mpi && settings.total_ranks() > 1;
         let other_mpi = is_foreign.then(|| foreign_mpi::report(settings, self.foreign.as_deref()));
         let other_mpi = other_mpi.flatten();
@@ -158,6 +169,11 @@ impl Outcome {
             .flatten()
             .collect()
     }
+}
+
+/// Returns true for a rank that never called MPI_Init.
+pub(crate) fn is_absent(line: &RankLine) -> bool {
+    line.seen.state == RankState::Starting
 }
 
 /// The age of a job, and its time limit.
@@ -197,8 +213,6 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use bootstrap::RankState;
-
     use super::*;
     use crate::failure_policy::Exit;
 

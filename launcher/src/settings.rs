@@ -60,6 +60,10 @@ pub struct Settings {
     pub dead_after: Option<Duration>,
     /// Time for the first message of a host, if not [`DEFAULT_START_TIMEOUT`]; zero for no limit.
     pub start_timeout: Option<Duration>,
+    /// The largest number of daemons that `mpiexec` and each daemon start
+    /// (`launch.tree_width`).
+    #[serde(skip)]
+    pub tree_width: u32,
     /// A file of knobs.
     pub config: Option<String>,
     /// Knobs, as `name=value`.

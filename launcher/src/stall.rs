@@ -37,6 +37,17 @@ pub enum HostStall {
     Waiting,
 }
 
+impl HostStall {
+    /// Returns the state of two hosts together.
+    pub(crate) fn join(self, other: HostStall) -> HostStall {
+        match (self, other) {
+            (HostStall::Active, _) | (_, HostStall::Active) => HostStall::Active,
+            (HostStall::Waiting, _) | (_, HostStall::Waiting) => HostStall::Waiting,
+            (HostStall::Idle, HostStall::Idle) => HostStall::Idle,
+        }
+    }
+}
+
 /// A time in which no rank was active.
 #[derive(Debug)]
 struct Quiet {

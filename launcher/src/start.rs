@@ -86,7 +86,8 @@ struct Prepared<'a> {
     reserved: (OwnedFd, OwnedFd),
 }
 
-/// Starts all ranks of this host, which write to `output`. If none could be started, returns
+/// Starts all ranks of this host, which write to `output`. `children`: the daemons that this
+/// process has started. If none could be started, returns
 /// the output with the reason.
 #[allow(clippy::result_large_err)] // once in a process's life
 pub fn start(
@@ -94,9 +95,11 @@ pub fn start(
     share: &Share,
     placement: &Placement,
     mask: &Mask,
+    children: usize,
     output: Output,
 ) -> Result<LocalRanks, (Output, CannotRun)> {
-    let prepared = match prepare(settings, share, placement, mask, output.is_framed()) {
+    let is_framed = output.is_framed();
+    let prepared = match prepare(settings, share, placement, mask, children, is_framed) {
         Ok(prepared) => prepared,
         Err(why) => return Err((output, why)),
     };
@@ -118,6 +121,7 @@ fn prepare<'a>(
     share: &'a Share,
     placement: &'a Placement,
     mask: &'a Mask,
+    children: usize,
     is_framed: bool,
 ) -> Result<Prepared<'a>, CannotRun> {
     let files = settings
@@ -126,7 +130,8 @@ fn prepare<'a>(
         .map(|section| program::find(&section.program, section.directory.as_deref()));
     let files: Vec<CString> = files.collect::<Result<_, _>>()?;
     let local_size = settings.total_ranks();
-    let open_files = raise_limit(local_size).map_err(|error| limit_too_low(local_size, &error))?;
+    let open_files =
+        raise_limit(local_size, children).map_err(|error| limit_too_low(local_size, &error))?;
     let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
     let status_page = StatusPage::create(local_size, share.job)
         .map_err(|errno| refused("shared memory (memfd_create)", errno))?;

@@ -2,6 +2,7 @@
 
 mod run;
 
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use run::{command, eventually, finish, mpiexec, processes, rank, script, spawn, unique_sleep};
@@ -264,13 +265,14 @@ fn a_rank_may_take_its_time_and_a_second_signal_kills() {
     assert_eq!((ran.code, ran.out.as_str()), (130, "saved\n"), "{ran:?}");
 
     let stubborn = format!("trap '' INT TERM; sleep {mark}; sleep {mark}");
-    let child = spawn(&mut command(&["-n", "2", "sh", "-c", &stubborn]));
+    let mut child = spawn(&mut command(&["-n", "2", "sh", "-c", &stubborn]));
     eventually("ranks run", || processes(&mark) == 2);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("press Ctrl-C again"), "{line}");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ran = finish(child);
-    assert!(ran.code == 130 && ran.err.contains("press Ctrl-C again"), "{ran:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes(&mark), 0);
 }
 

@@ -6,7 +6,7 @@ mod run;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use run::{Ran, command, eventually, finish, processes, rank, spawn, unique_sleep};
+use run::{Ran, children_of, command, eventually, finish, processes, rank, spawn, unique_sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than a busy machine needs, shorter than the ranks sleep.
@@ -169,7 +169,7 @@ fn a_host_that_is_lost_ends_the_job() {
     let child = spawn(&mut over_hosts("a:1,b:1", &["sleep", &mark]));
     eventually("ranks run", || processes(&mark) >= 3);
     // The daemon of the second host is the parent of the rank there.
-    let daemons = daemons_of(child.id());
+    let daemons = children_of(child.id());
     assert_eq!(daemons.len(), 2);
     kill_process(Pid::from_raw(daemons[1] as i32).unwrap(), Signal::KILL).unwrap();
     let ran = finish(child);
@@ -190,7 +190,7 @@ fn a_host_that_falls_silent_ends_the_job() {
     let child = spawn(&mut over_hosts("a:1,b:2", &["--dead-after", "1", "sleep", &mark]));
     eventually("ranks run", || processes(&mark) >= 4);
     // Like a machine that has lost its power: no message comes, and no connection closes.
-    let daemon = Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap();
+    let daemon = Pid::from_raw(children_of(child.id())[1] as i32).unwrap();
     kill_process(daemon, Signal::STOP).unwrap();
     let ran = finish(child);
     assert!(ran.code == 1 && ran.time < 10 * SOON, "{ran:?}");
@@ -292,7 +292,7 @@ fn the_table_is_printed_without_a_host_that_does_not_answer() {
     let child = spawn(&mut over_hosts("a:1,b:2", &["sleep", &mark]));
     eventually("ranks run", || processes(&mark) >= 4);
     let (mpiexec, daemon) =
-        (Pid::from_child(&child), Pid::from_raw(daemons_of(child.id())[1] as i32).unwrap());
+        (Pid::from_child(&child), Pid::from_raw(children_of(child.id())[1] as i32).unwrap());
     kill_process(daemon, Signal::STOP).unwrap();
     kill_process(mpiexec, Signal::QUIT).unwrap();
     std::thread::sleep(Duration::from_millis(4500));
@@ -428,19 +428,4 @@ fn a_daemon_refuses_input_that_is_not_from_mpiexec() {
 fn this_host_needs_no_agent() {
     let ran = finish(spawn(&mut command(&["--hosts", "localhost:2", "echo", "here"])));
     assert_eq!((ran.code, ran.out.as_str()), (0, "here\nhere\n"), "{ran:?}");
-}
-
-/// Returns the children of a process, in order.
-fn daemons_of(parent: u32) -> Vec<u32> {
-    let mut found: Vec<u32> = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid: &u32| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let fields = stat.rsplit(") ").next().unwrap_or("");
-            fields.split(' ').nth(1) == Some(&parent.to_string())
-        })
-        .collect();
-    found.sort_unstable();
-    found
 }

@@ -14,7 +14,8 @@ use bootstrap::control::{ToLauncher, ToRank, encode};
 use fabric::transport::Rts;
 use fabric::{Header, Kind, Region};
 use fastrand::Rng;
-use launcher::frames::{self, FromHost, ToHost};
+use launcher::frames::{self, FromHost, LostHost, ToHost};
+use launcher::tree::store::StoreMessage;
 use tests::decoders::TARGETS;
 
 /// Bytes in a mutated input at most.
@@ -209,12 +210,24 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             };
             let frames = [
                 frames::encode(&environment),
-                frames::encode(&ToHost::Value { rank: 1, key: "k".into(), value: vec![1, 2] }),
+                frames::encode(&ToHost::Store(StoreMessage::Value {
+                    key: "k".into(),
+                    value: vec![1, 2],
+                })),
                 frames::encode(&ToHost::Signal(15)),
                 frames::encode(&ToHost::Input(b"line\n".to_vec())),
                 frames::encode(&FromHost::Hello { version: frames::VERSION, host: "a".into() }),
                 frames::encode(&FromHost::Output { rank: 0, error: true, bytes: vec![65, 10] }),
-                frames::encode(&FromHost::Put { key: "k".into(), value: vec![9] }),
+                frames::encode(&FromHost::Store(StoreMessage::Put {
+                    key: "k".into(),
+                    value: vec![9],
+                })),
+                frames::encode(&FromHost::Lost(LostHost {
+                    first: 3,
+                    below: vec![4, 5],
+                    why: "gone".into(),
+                    was_running: true,
+                })),
                 frames::encode(&FromHost::Failed(3)),
             ];
             frames.into_iter().map(|frame| frame.expect("a short frame")).collect()

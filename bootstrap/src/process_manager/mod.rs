@@ -21,6 +21,8 @@ use std::sync::{Mutex, PoisonError};
 
 pub use client::ManagerError;
 use client::{Client, Variable};
+
+use crate::store_key::putter;
 pub use host_map::ranks_of_node;
 pub use wire::{Pairs, parse_line, parse_pairs};
 
@@ -138,25 +140,5 @@ impl ProcessManager {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Box<dyn Client>> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns the process that puts a key, as in `verbs/3`. Rank 0 puts keys without a slash.
-fn putter(key: &str) -> Option<u32> {
-    let Some((_, rest)) = key.split_once('/') else { return Some(0) };
-    let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or("");
-    digits.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_tells_who_puts_it() {
-        assert_eq!(putter("job"), Some(0));
-        assert_eq!(putter("cpus/12"), Some(12));
-        assert_eq!(putter("verbs/3.r1"), Some(3));
-        assert_eq!(putter("verbs/x"), None);
     }
 }

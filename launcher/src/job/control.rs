@@ -61,24 +61,13 @@ impl Job {
     }
 
     fn put(&mut self, key: String, value: Vec<u8>) {
-        if self.upstream.is_some() {
-            return self.local.output.send(&FromHost::Put { key, value });
-        }
-        for asker in self.store.put(key.clone(), value.clone()) {
-            let answer = ToRank::Value { key: key.clone(), value: value.clone() };
-            self.send_to_rank(asker as usize, &answer);
-        }
+        let outgoing = self.store.put(key, value);
+        self.deliver(outgoing);
     }
 
     fn request(&mut self, local: usize, key: String) {
-        if self.upstream.is_some() {
-            let rank = self.first + local as u32;
-            return self.local.output.send(&FromHost::Get { rank, key });
-        }
-        if let Some(value) = self.store.request(&key, local as u32) {
-            let answer = ToRank::Value { value: value.to_owned(), key };
-            self.send_to_rank(local, &answer);
-        }
+        let outgoing = self.store.ask(key, local as u32);
+        self.deliver(outgoing);
     }
 
     fn explained(&mut self, rank: u32, lines: Vec<(String, String)>) {

@@ -24,6 +24,10 @@ impl Job {
                         .exit_status()
                         .map(Exit::Code)
                         .or(status.terminating_signal().map(Exit::Signal));
+                    if exit.is_some() && self.relay.links.on_reaped(pid, status.as_raw()) {
+                        self.processes.reaper.take_back(pid);
+                        continue;
+                    }
                     dead.extend(exit.map(|exit| (pid, exit)));
                     if exit.is_none() {
                         self.on_stop_or_continue(pid, status.stopping_signal());
@@ -194,8 +198,7 @@ impl Job {
     /// On one of several hosts: sends events to `mpiexec`, which judges them.
     fn send_events(&mut self, events: Vec<Event>) {
         for event in events {
-            let (seen, pid) = self.seen(event.rank());
-            self.local.output.send(&FromHost::Happened { event: event.clone(), seen, pid });
+            self.send_event(event.clone());
             self.report_memory_limit(&event);
         }
         if self.absent_rank().is_some() {

@@ -69,9 +69,10 @@ impl Job {
         }
     }
 
-    /// Ends the job with this exit code.
+    /// Ends the job, or the share of this host and of those below, with this exit code.
     pub(super) fn end(&mut self, code: u8) {
         self.outcome.set_code(code);
+        self.relay.links.end(Instant::now());
         self.terminate();
     }
 
@@ -181,9 +182,6 @@ impl Job {
             return;
         }
         let none_in_mpi = self.no_rank_was_in_mpi();
-        for line in self.outcome.closing_lines(settings, none_in_mpi) {
-            self.print(&line);
-        }
-        self.local.output.flush();
+        self.outcome.conclude(settings, none_in_mpi, &mut self.local.output);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The parts: `state` holds the job, `control` reads what ranks send, `deaths` reaps and judges
 //! them, `status` reports what they do, `ending` ends the job. On one of several hosts
-//! ([`run_share`]) the job decides nothing: `upstream` sends events to `mpiexec` and follows
-//! its decisions.
+//! ([`run_share`]) the job decides nothing: `upstream` follows the decisions of `mpiexec`, and
+//! `relay` sends events to it, and speaks with the daemons that this one has started.
 //!
 //! States (`Phase`): running -> (stopping, after a signal) -> terminating (SIGTERM sent) ->
 //! killing (SIGKILL, repeated until no process is left). The job is over when no rank and no
@@ -12,6 +12,7 @@
 mod control;
 mod deaths;
 mod ending;
+mod relay;
 mod stacks;
 mod state;
 mod status;
@@ -24,7 +25,6 @@ use crate::frames::{self, FromHost};
 use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
 use crate::hosts::host_name;
-use crate::kv_store::KvStore;
 use crate::memory_limit::MemoryLimit;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::Output;
@@ -32,12 +32,15 @@ use crate::placement::Placement;
 use crate::program::CannotRun;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
-use crate::share::Share;
+use crate::share::{Share, sections_in_range};
 use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start;
+use crate::tree::Tree;
+use crate::tree::links::{Links, Start};
+use crate::tree::store::Store;
 pub(crate) use ending::STOP_GRACE_AFTER_DEATH;
-use state::{Job, Phase, Processes, Source, Upstream, Watch};
+use state::{Job, Phase, Processes, Relay, Source, Upstream, Watch};
 
 /// Runs a job on this host alone. Returns its exit code.
 pub(crate) fn run(
@@ -46,27 +49,43 @@ pub(crate) fn run(
     explanations: Explanations,
 ) -> Result<u8, CannotRun> {
     let output = Output::new(&settings.output)?;
-    let mut job = begin(settings, share, explanations, output).map_err(|(_, why)| why)?;
+    let begun = begin(settings, share, explanations, output, Links::default());
+    let mut job = begun.map_err(|(_, why)| why)?;
     job.watch();
     job.conclude(settings);
     job.outcome.report(settings, &job.clock, job.local.output.messages());
     Ok(job.outcome.code())
 }
 
-/// Runs the share of this host in a job over several; `mpiexec` speaks on standard input.
-/// Returns the daemon's exit code.
-pub(crate) fn run_share(settings: &Settings, share: &Share) -> u8 {
+/// Runs the share of this host in a job over several, and the hosts below it; the parent in the
+/// tree speaks on standard input. Returns the daemon's exit code.
+pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     let mut output = Output::framed();
     output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
+    // Before signals are blocked, which agents would inherit, and before the own ranks start.
+    let links = Links::start(&Start { settings, share, tree, is_root: false });
+    let mut own = settings.clone();
+    if !tree.below.is_empty() {
+        own.sections = sections_in_range(&settings.sections, share.first, tree.ranks);
+    }
     // `mpiexec` collects the explanations of all hosts.
-    match begin(settings, share, Explanations::new(share.size, false), output) {
+    let explanations = Explanations::new(share.size, false);
+    let job = match links {
+        Ok(links) => begin(&own, share, explanations, output, links),
+        Err(message) => Err((output, CannotRun { message, code: 1 })),
+    };
+    match job {
         Ok(mut job) => {
+            job.report_refused();
             job.watch();
+            job.send_ended();
             job.local.output.send(&FromHost::Over);
             job.local.output.flush();
+            job.relay.links.end_agents();
             0
         }
         Err((mut output, CannotRun { message, code })) => {
+            // The daemons below have lost their parent, and end by themselves.
             output.print(&format!("mpiexec: {message} (on {})", host_name()));
             output.send(&FromHost::Failed(code));
             output.send(&FromHost::Over);
@@ -83,6 +102,7 @@ fn begin(
     share: &Share,
     explanations: Explanations,
     mut output: Output,
+    links: Links,
 ) -> Result<Job, (Output, CannotRun)> {
     let (placement, signals) = match prepare(settings, share) {
         Ok(prepared) => prepared,
@@ -98,7 +118,11 @@ fn begin(
     let now = Instant::now();
     let is_daemon = output.is_framed();
     let upstream = is_daemon.then(|| Upstream::new(Heartbeat::new(settings.dead_after(), now)));
-    let local = start::start(settings, share, &placement, signals.original_mask(), output)?;
+    let ranks = share.first..share.first + settings.total_ranks();
+    let store = Store::new(ranks, links.routes());
+    let children = links.iter().count();
+    let mask = signals.original_mask();
+    let local = start::start(settings, share, &placement, mask, children, output)?;
     let mut job = Job {
         local,
         first: share.first,
@@ -113,7 +137,8 @@ fn begin(
             gave_up: false,
         },
         watch: Watch::new(settings, is_daemon, now),
-        store: KvStore::default(),
+        store,
+        relay: Relay::new(links),
         outcome: Outcome::new(explanations, settings.on_failure),
         events: Vec::new(),
         // The time limit is the job's; `mpiexec` keeps it.
@@ -169,6 +194,8 @@ impl Job {
             Source::Signals => self.read_signals(),
             Source::Upstream => self.read_upstream(),
             Source::Control(rank) => self.read_control(rank),
+            Source::FromLink(link) => self.read_link(link),
+            Source::ToLink(link) => self.relay.links.write(link),
             Source::Stream(id) => {
                 self.local.output.read(id, Instant::now());
             }
@@ -209,13 +236,15 @@ impl Job {
         let unfinalized = self.watch.unfinalized.deadline();
         let stacks = self.watch.stacks.deadline();
         let looks = [stall, deadlock, stopped, absent, foreign, unfinalized, stacks];
-        let own = looks.into_iter().chain([self.phase_deadline(), heartbeat]);
+        let relay = self.relay.deadline();
+        let own = looks.into_iter().chain([self.phase_deadline(), heartbeat, relay]);
         own.chain([output, self.clock.deadline()]).flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {
         self.local.output.tick(now);
         self.check_upstream(now);
+        self.check_relay(now);
         self.check_deadlock(now);
         self.check_stall(now);
         self.check_stopped(now);

@@ -11,19 +11,20 @@ use rustix::event::PollFlags;
 use crate::absent_ranks::AbsentRanks;
 use crate::failure_policy::{Event, Exit};
 use crate::foreign_mpi::ForeignMpi;
-use crate::frames;
+use crate::frames::{self, EndedRank};
 use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
-use crate::kv_store::KvStore;
 use crate::memory_limit::MemoryLimit;
 use crate::outcome::{Clock, Outcome};
 use crate::poll_set::{self, Interest};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::signals::Signals;
-use crate::stall::{DeadlockDetector, StallDetector};
+use crate::stall::{DeadlockDetector, HostStall, StallDetector};
 use crate::start::LocalRanks;
 use crate::stopped_ranks::StoppedRanks;
+use crate::tree::links::Links;
+use crate::tree::store::Store;
 use crate::unfinalized::Unfinalized;
 use crate::user_stack::UserStacks;
 
@@ -31,9 +32,11 @@ use crate::user_stack::UserStacks;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Signals,
-    /// The `mpiexec` on another host.
+    /// The parent in the tree of daemons.
     Upstream,
     Control(usize),
+    FromLink(usize),
+    ToLink(usize),
     Stream(usize),
     Sink(usize),
     Stdin,
@@ -63,7 +66,7 @@ pub(super) enum Phase {
     },
 }
 
-/// The connection to the `mpiexec` on another host.
+/// The connection to the parent: the `mpiexec` on another host, or a daemon.
 pub(super) struct Upstream {
     pub(super) decoder: Decoder,
     pub(super) heartbeat: Heartbeat,
@@ -101,6 +104,33 @@ pub(super) struct Watch {
     pub(super) foreign: ForeignMpi,
 }
 
+/// The children in the tree, and what is joined with their messages.
+#[derive(Debug)]
+pub(super) struct Relay {
+    pub(super) links: Links,
+    /// Ranks of this host and of those below that ended and were not sent yet.
+    pub(super) ended: Vec<EndedRank>,
+    /// When they are sent.
+    pub(super) due: Option<Instant>,
+    /// Whether the ranks of this host make progress.
+    pub(super) own_stall: HostStall,
+    /// What was sent of this host and of those below.
+    pub(super) sent_stall: HostStall,
+}
+
+impl Relay {
+    /// Relays for these children.
+    pub(super) fn new(links: Links) -> Relay {
+        let (own_stall, sent_stall) = (HostStall::Active, HostStall::Active);
+        Relay { links, ended: Vec::new(), due: None, own_stall, sent_stall }
+    }
+
+    /// Returns the time of the next [`Job::check_relay`].
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.due.into_iter().chain(self.links.deadline()).min()
+    }
+}
+
 /// A running job, or the share of this host in it.
 pub(super) struct Job {
     /// The ranks, with their sockets and pipes.
@@ -113,7 +143,9 @@ pub(super) struct Job {
     pub(super) upstream: Option<Upstream>,
     pub(super) processes: Processes,
     pub(super) watch: Watch,
-    pub(super) store: KvStore,
+    pub(super) store: Store,
+    /// The daemons below this one.
+    pub(super) relay: Relay,
     pub(super) outcome: Outcome,
     /// Events that were not judged yet.
     pub(super) events: Vec<Event>,
@@ -156,6 +188,10 @@ impl Job {
         all.extend(
             controls.map(|(id, control)| (Source::Control(id), control.as_fd(), PollFlags::IN)),
         );
+        let links = &self.relay.links;
+        let readable = links.readable().filter(|_| !output.is_behind());
+        all.extend(readable.map(|(id, file)| (Source::FromLink(id), file, PollFlags::IN)));
+        all.extend(links.writable().map(|(id, file)| (Source::ToLink(id), file, PollFlags::OUT)));
         all.extend(output.readable().map(|(id, file)| (Source::Stream(id), file, PollFlags::IN)));
         all.extend(output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)));
         all.extend(input.readable().map(|file| (Source::Stdin, file, PollFlags::IN)));
@@ -200,6 +236,7 @@ impl Job {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.processes.gave_up || (self.has_no_process() && self.local.output.is_finished())
+        let is_done = self.has_no_process() && self.local.output.is_finished();
+        (self.processes.gave_up || is_done) && self.relay.links.are_over()
     }
 }

@@ -21,7 +21,7 @@ impl Job {
             self.local.ranks.iter().map(|rank| (rank.pid, rank.exit)).collect();
         let Some(state) = stall.tick(&self.local.status_page, &leaders, now) else { return };
         if self.upstream.is_some() {
-            self.local.output.send(&FromHost::Stalled(state));
+            self.set_stall(state);
         } else if state == HostStall::Waiting {
             let line = stall::report(stall.after());
             self.print(&line);
@@ -106,7 +106,8 @@ impl Job {
             .collect();
         self.request_stacks(&lines);
         if self.upstream.is_some() {
-            self.local.output.send(&FromHost::Table { lines, notes });
+            self.send_ended();
+            self.local.output.send(&FromHost::Table { first: self.first, lines, notes });
             return false;
         }
         let table = rank_table(self.first, &lines, &self.host, self.clock.age());

@@ -1,13 +1,14 @@
-//! The connection to `mpiexec` on one of several hosts: events go up, decisions come down.
+//! The decisions of `mpiexec`, which come from the parent in the tree of daemons. Those for all
+//! hosts are passed on to the children.
 
 use std::time::Instant;
 
-use bootstrap::control::ToRank;
 use rustix::io::Errno;
 
 use super::state::{Job, Upstream};
 use crate::frames::{FromHost, ToHost};
 use crate::heartbeat::Tick;
+use crate::tree::store::Party;
 
 impl Job {
     /// Reads messages of `mpiexec`. Its end ends the ranks of this host.
@@ -31,7 +32,7 @@ impl Job {
         }
     }
 
-    /// Gives up an `mpiexec` that has fallen silent.
+    /// Gives up a parent that has fallen silent.
     pub(super) fn check_upstream(&mut self, now: Instant) {
         let Some(upstream) = &mut self.upstream else { return };
         if upstream.heartbeat.tick(now) == Tick::Dead {
@@ -51,29 +52,46 @@ impl Job {
 
     fn on_upstream(&mut self, message: ToHost) {
         match message {
-            ToHost::Value { rank, key, value } => {
-                let local = rank.wrapping_sub(self.first) as usize;
-                if local < self.local.ranks.len() {
-                    self.send_to_rank(local, &ToRank::Value { key, value });
-                }
+            ToHost::Store(message) => {
+                let outgoing = self.store.on_message(Party::Parent, message);
+                self.deliver(outgoing);
             }
             ToHost::Signal(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) => {
+                self.relay.links.send_to_all(|| ToHost::Signal(signal));
+                if self.relay.links.is_one_starting() {
+                    // Its daemon cannot act on the signal.
+                    self.local.output.send(&FromHost::Failed(128 + signal as u8));
+                }
                 self.on_stop_signal(signal)
             }
             ToHost::Signal(signal) => {
+                self.relay.links.send_to_all(|| ToHost::Signal(signal));
                 self.pass_on(signal);
                 if let Some(upstream) = self.upstream.as_mut().filter(|_| signal == libc::SIGTSTP) {
                     // `mpiexec` stops, too.
                     upstream.heartbeat.pause();
                 }
             }
-            ToHost::Missing(rank) => self.outcome.set_missing(Some(rank)),
-            ToHost::Absent(rank) => self.watch.absent.add_remote(rank),
-            ToHost::Failed { rank, why } => self.announce_failure(rank, &why),
-            ToHost::Table => self.print_table(),
+            ToHost::Missing(rank) => {
+                self.relay.links.send_to_all(|| ToHost::Missing(rank));
+                self.outcome.set_missing(Some(rank));
+            }
+            ToHost::Absent(ranks) => {
+                self.relay.links.send_to_all(|| ToHost::Absent(ranks.clone()));
+                self.watch.absent.add_remote(&ranks);
+            }
+            ToHost::Failed { rank, why } => {
+                self.relay.links.send_to_all(|| ToHost::Failed { rank, why: why.clone() });
+                self.announce_failure(rank, &why);
+            }
+            ToHost::Table => {
+                self.relay.links.send_to_all(|| ToHost::Table);
+                self.print_table();
+            }
             ToHost::Beat => self.local.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),
             ToHost::Input(bytes) => {
+                self.relay.links.send_input(&bytes);
                 self.local.input.feed(&bytes);
                 self.request_input();
             }
@@ -100,8 +118,10 @@ impl Job {
         self.request_input();
     }
 
-    fn request_input(&mut self) {
-        if self.upstream.is_some() && self.local.input.is_empty() {
+    /// Requests more input if it was taken here and below.
+    pub(super) fn request_input(&mut self) {
+        let is_taken = self.local.input.is_empty() && !self.relay.links.is_input_pending();
+        if self.upstream.is_some() && is_taken {
             self.local.output.send(&FromHost::InputTaken);
         }
     }

@@ -5,21 +5,22 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use super::remote::Remote;
 use crate::frames::ToHost;
-use crate::kv_store::KvStore;
 use crate::outcome::{Clock, Outcome};
 use crate::output::Output;
 use crate::poll_set::{self, Interest};
 use crate::rank_table::RankLine;
 use crate::signals::Signals;
+use crate::tree::HostShare;
+use crate::tree::links::Links;
+use crate::tree::store::{Outgoing, Party, Store};
 
 /// The meaning of a descriptor in the poll set.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
     Signals,
-    FromHost(usize),
-    ToHost(usize),
+    FromLink(usize),
+    ToLink(usize),
     Sink(usize),
     Stdin,
 }
@@ -34,35 +35,47 @@ pub(super) enum Phase {
         until: Option<Instant>,
     },
     /// The hosts were requested to end their ranks.
-    Ending {
-        since: Instant,
-    },
+    Ending,
 }
 
 /// The user's options.
 pub(super) struct Choices {
-    /// Silence after which a host is lost.
-    pub(super) dead_after: Duration,
     /// Ends a job whose ranks wait for ever.
     pub(super) stall_abort: bool,
     /// Time without progress after which a stall is reported.
     pub(super) stall_after: Duration,
-    /// Time that a daemon has to send its first message.
-    pub(super) start_timeout: Duration,
-    /// The command that reaches hosts.
-    pub(super) agent: String,
+}
+
+/// The answer of one host to the question for the table.
+pub(super) struct Answer {
+    /// The state of each rank, in order.
+    pub(super) lines: Vec<RankLine>,
+    /// Sentences about ranks that are stopped or idle.
+    pub(super) notes: Vec<String>,
+}
+
+/// A host of the job.
+pub(super) struct HostState {
+    pub(super) share: HostShare,
+    /// The connection to it, or to one that it was reached through, has ended.
+    pub(super) is_lost: bool,
+    /// The answer to the last question for the table.
+    pub(super) answer: Option<Answer>,
 }
 
 /// A running job.
 pub(super) struct MultiHostJob {
-    pub(super) hosts: Vec<Remote>,
+    /// The hosts in the order of their ranks.
+    pub(super) hosts: Vec<HostState>,
+    /// The daemons that this process has started.
+    pub(super) links: Links,
     /// The number of ranks.
     pub(super) size: u32,
     pub(super) signals: Signals,
     pub(super) output: Output,
     /// Standard input, until its end.
     pub(super) input: Option<BorrowedFd<'static>>,
-    pub(super) store: KvStore,
+    pub(super) store: Store,
     pub(super) outcome: Outcome,
     /// The final state of each rank that has ended.
     pub(super) ended: Vec<Option<RankLine>>,
@@ -81,15 +94,14 @@ impl MultiHostJob {
 
     fn interests(&self) -> Vec<Interest<'_, Source>> {
         let mut all = vec![(Source::Signals, self.signals.as_fd(), PollFlags::IN)];
-        for (id, host) in self.hosts.iter().enumerate() {
-            let readable = host.readable().filter(|_| !self.output.is_behind());
-            all.extend(readable.map(|file| (Source::FromHost(id), file, PollFlags::IN)));
-            all.extend(host.writable().map(|file| (Source::ToHost(id), file, PollFlags::OUT)));
-        }
+        let readable = self.links.readable().filter(|_| !self.output.is_behind());
+        all.extend(readable.map(|(id, file)| (Source::FromLink(id), file, PollFlags::IN)));
+        let writable = self.links.writable();
+        all.extend(writable.map(|(id, file)| (Source::ToLink(id), file, PollFlags::OUT)));
         all.extend(
             self.output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)),
         );
-        let is_taken = !self.hosts.iter().any(|host| host.input_pending);
+        let is_taken = !self.links.is_input_pending();
         all.extend(
             self.input.filter(|_| is_taken).map(|file| (Source::Stdin, file, PollFlags::IN)),
         );
@@ -101,18 +113,31 @@ impl MultiHostJob {
         self.output.print(&format!("mpiexec: {text}"));
     }
 
-    pub(super) fn send_to_all(&mut self, message: impl Fn() -> ToHost) {
-        for host in self.hosts.iter_mut().filter(|host| host.is_up()) {
-            host.send(&message());
+    /// Returns the host of a rank.
+    pub(super) fn host_of(&self, rank: u32) -> Option<usize> {
+        let after = self.hosts.partition_point(|host| host.share.first <= rank);
+        after.checked_sub(1).filter(|host| self.hosts[*host].share.range().contains(&rank))
+    }
+
+    /// Returns true once all ranks of a host have ended.
+    pub(super) fn has_ended(&self, host: usize) -> bool {
+        let ranks = self.hosts[host].share.range();
+        self.ended[ranks.start as usize..ranks.end as usize].iter().all(Option::is_some)
+    }
+
+    /// Sends messages about the store.
+    pub(super) fn deliver(&mut self, outgoing: Outgoing) {
+        for (party, message) in outgoing {
+            if let Party::Child(link) = party {
+                self.links.send(link, &ToHost::Store(message));
+            }
         }
     }
 
     /// Ends the job with this exit code.
     pub(super) fn end(&mut self, code: u8) {
         self.outcome.set_code(code);
-        if !matches!(self.phase, Phase::Ending { .. }) {
-            self.phase = Phase::Ending { since: Instant::now() };
-            self.send_to_all(|| ToHost::End);
-        }
+        self.phase = Phase::Ending;
+        self.links.end(Instant::now());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::state::MultiHostJob;
+use super::state::{HostState, MultiHostJob};
 use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::frames::ToHost;
 use crate::rank_table::{RankLine, rank_table};
@@ -23,14 +23,17 @@ impl MultiHostJob {
             return;
         }
         self.table_due = Some(now + ANSWER_TIME);
-        self.hosts.iter_mut().for_each(|host| host.lines = None);
-        self.send_to_all(|| ToHost::Table);
+        self.hosts.iter_mut().for_each(|host| host.answer = None);
+        self.links.send_to_all(|| ToHost::Table);
     }
 
     /// Prints the table if it is due.
     pub(super) fn check_table(&mut self, now: Instant) {
         let Some(due) = self.table_due else { return };
-        if now >= due || self.hosts.iter().all(|host| host.lines.is_some() || !host.is_up()) {
+        let has_answered = |(id, host): (usize, &HostState)| {
+            host.answer.is_some() || host.is_lost || self.has_ended(id)
+        };
+        if now >= due || self.hosts.iter().enumerate().all(has_answered) {
             self.print_table();
         }
     }
@@ -43,30 +46,27 @@ impl MultiHostJob {
         let age = self.clock.age();
         let mut all = self.ended.clone();
         for id in 0..self.hosts.len() {
-            let host = &mut self.hosts[id];
-            let first = host.ranks.start;
-            let known = &mut all[first as usize..host.ranks.end as usize];
-            for (known, line) in known.iter_mut().zip(host.lines.take().unwrap_or_default()) {
+            let HostState { share, is_lost, answer } = &mut self.hosts[id];
+            let (lines, notes) =
+                answer.take().map_or_else(Default::default, |answer| (answer.lines, answer.notes));
+            let ranks = share.range();
+            let known = &mut all[ranks.start as usize..ranks.end as usize];
+            for (known, line) in known.iter_mut().zip(lines) {
                 *known = Some(line);
             }
             let text = match known.iter().copied().collect::<Option<Vec<RankLine>>>() {
-                Some(lines) => rank_table(first, &lines, &host.name, age),
+                Some(lines) => rank_table(ranks.start, &lines, &share.name, age),
                 None => {
-                    let why = if host.is_up() { "no answer" } else { "host lost" };
-                    format!("{} on {}: {why}", host.ranks_in_words(), host.name)
+                    let why = if *is_lost { "host lost" } else { "no answer" };
+                    format!("{} on {}: {why}", share.ranks_in_words(), share.name)
                 }
             };
             self.print(&text);
-            let notes = std::mem::take(&mut self.hosts[id].notes);
             notes.iter().for_each(|line| self.print(line));
         }
         let conclusions = wait_graph::conclusions(&all);
         conclusions.iter().for_each(|line| self.print(line));
-        let is_stalled = self
-            .hosts
-            .iter()
-            .filter(|host| host.is_up())
-            .all(|host| host.stall == HostStall::Waiting);
+        let is_stalled = self.links.stall() == Some(HostStall::Waiting);
         if self.choices.stall_abort && is_stalled && !conclusions.is_empty() {
             self.print("ending the job (--stall-abort)");
             self.end(EXIT_DEADLOCKED);

@@ -229,6 +229,7 @@ impl Parser<'_> {
             Id::StartTimeout => {
                 settings.start_timeout = Some(values::seconds_or_never(word, &next())?);
             }
+            Id::TreeWidth => settings.set.push(format!("launch.tree_width={}", next())),
             Id::StackTraces => settings.stack_traces = true,
             Id::StallAbort => settings.stall_abort = true,
             Id::OnFailure => {

@@ -40,6 +40,7 @@ pub(super) enum Id {
     Agent,
     DeadAfter,
     StartTimeout,
+    TreeWidth,
     Help,
     Version,
     /// Accepted without effect: its action is the default.
@@ -209,6 +210,13 @@ const HOSTS: &[Spec] = &[
         &["SECONDS"],
         "end the job if the daemon of a host does not start within this time (default: 60; 0: no \
          limit)",
+    ),
+    spec(
+        Id::TreeWidth,
+        &["tree-width"],
+        &["N"],
+        "start at most N daemons from one host: these start the others, in a tree, as --set \
+         launch.tree_width=N (default: 32; all from this host with --agent)",
     ),
 ];
 

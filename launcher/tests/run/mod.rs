@@ -115,6 +115,21 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// Returns the children of a process, in order.
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
+    let mut found: Vec<u32> = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields = stat.rsplit(") ").next().unwrap_or("");
+            fields.split(' ').nth(1) == Some(&parent.to_string())
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
 fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -1,9 +1,11 @@
-//! One host, seen from `mpiexec`: its agent, its state, and the messages in both directions.
+//! An edge of the tree, seen from the parent: the agent, the state of the daemon that it has
+//! started, and the messages in both directions.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bootstrap::control::Decoder;
@@ -11,11 +13,9 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::frames::{self, DAEMON_OPTION, FromHost, ToHost};
+use super::{Branch, agent};
+use crate::frames::{self, FromHost, ToHost};
 use crate::heartbeat::Heartbeat;
-use crate::hosts::{Host, is_this_host};
-use crate::rank_table::RankLine;
-use crate::settings::DEFAULT_AGENT;
 use crate::stall::HostStall;
 
 /// The longest text of an agent that an error quotes, in bytes.
@@ -24,39 +24,40 @@ const MAX_QUOTE: usize = 200;
 /// Time that the first message of a daemon may take after its agent has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// The states of a host.
+/// The states of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// The agent was started; the daemon has not sent a message.
     Starting,
     /// The daemon has sent its first message.
     Running,
-    /// Nothing runs there.
+    /// Nothing runs there, nor on the hosts below it.
     Over,
     /// The connection ended before that.
     Lost,
 }
 
-/// A host of the job.
-pub(super) struct Remote {
-    /// The name as the user wrote it.
-    pub(super) name: String,
-    /// The ranks that it runs.
-    pub(super) ranks: Range<u32>,
-    pub(super) state: State,
-    /// Ranks there read mpiexec's standard input.
+/// A child in the tree.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The child's host, and the hosts below it.
+    pub(crate) branch: Branch,
+    /// The levels below the child.
+    pub(super) height: u32,
+    /// The ranks of these hosts.
+    ranges: Vec<Range<u32>>,
+    pub(crate) state: State,
+    /// Ranks of these hosts read mpiexec's standard input.
     pub(super) wants_input: bool,
     /// They have not taken the last piece of input yet.
     pub(super) input_pending: bool,
-    /// Whether its ranks make progress.
+    /// Whether their ranks make progress.
     pub(super) stall: HostStall,
-    /// The answer to the last question for the table.
-    pub(super) lines: Option<Vec<RankLine>>,
-    /// Sentences that came with it.
-    pub(super) notes: Vec<String>,
     /// Runs from the first message on.
     pub(super) heartbeat: Option<Heartbeat>,
     agent: Child,
+    /// The way the agent ended, if this process has reaped it.
+    reaped: Option<ExitStatus>,
     started: Instant,
     /// The agent was first seen to have ended before the first message of its daemon.
     agent_ended: Option<Instant>,
@@ -64,6 +65,7 @@ pub(super) struct Remote {
 }
 
 /// The daemon's standard input and output.
+#[derive(Debug)]
 struct Channel {
     to: Option<OwnedFd>,
     from: Option<OwnedFd>,
@@ -71,50 +73,38 @@ struct Channel {
     decoder: Decoder,
 }
 
-impl Remote {
+impl Link {
     /// Starts the agent. The error is one line for the user.
     pub(super) fn start(
-        host: &Host,
-        ranks: Range<u32>,
+        branch: Branch,
+        height: u32,
         agent: Option<&str>,
-    ) -> Result<Remote, String> {
-        let mut command = agent_command(host, agent)?;
-        // A process group of its own: Ctrl-C must not end the agent.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(|error| {
-            format!("cannot start on {}: {}: {error}", host.name, command.get_program().display())
-        })?;
-        let to = OwnedFd::from(child.stdin.take().expect("piped"));
-        let from = OwnedFd::from(child.stdout.take().expect("piped"));
-        for pipe in [&to, &from] {
-            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(|errno| errno.to_string())?;
-        }
-        let decoder = frames::decoder();
-        Ok(Remote {
-            name: host.name.clone(),
-            ranks,
+        program: &Path,
+    ) -> Result<Link, (Branch, String)> {
+        let (agent, to, from) = match start_agent(&branch.head.name, agent, program) {
+            Ok(started) => started,
+            Err(why) => return Err((branch, why)),
+        };
+        let (ranges, decoder) = (branch.ranges(), frames::decoder());
+        Ok(Link {
+            branch,
+            ranges,
+            height,
             state: State::Starting,
             wants_input: false,
             input_pending: false,
             stall: HostStall::Active,
-            lines: None,
-            notes: Vec::new(),
             heartbeat: None,
-            agent: child,
+            agent,
+            reaped: None,
             started: Instant::now(),
             agent_ended: None,
             channel: Channel { to: Some(to), from: Some(from), pending: Vec::new(), decoder },
         })
     }
 
-    /// Returns its ranks in words.
-    pub(super) fn ranks_in_words(&self) -> String {
-        let (first, last) = (self.ranks.start, self.ranks.end - 1);
-        if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") }
-    }
-
     /// Returns true while messages may come.
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(self.state, State::Starting | State::Running)
     }
 
@@ -197,7 +187,7 @@ impl Remote {
         (self.state == State::Starting && !limit.is_zero()).then(|| self.started + limit)
     }
 
-    /// Returns the time at which [`Remote::has_lost_agent`] becomes true.
+    /// Returns the time at which [`Link::has_lost_agent`] becomes true.
     pub(super) fn lost_agent_deadline(&self) -> Option<Instant> {
         let ended = self.agent_ended.filter(|_| self.state == State::Starting)?;
         Some(ended + LAST_WORDS)
@@ -216,7 +206,26 @@ impl Remote {
 
     /// Returns the agent's exit status once it has ended.
     pub(super) fn agent_status(&mut self) -> Option<ExitStatus> {
-        self.agent.try_wait().ok().flatten()
+        self.reaped.or_else(|| self.agent.try_wait().ok().flatten())
+    }
+
+    /// Records the end of the agent, which a wait for all children has found. Returns false if
+    /// the process is another one.
+    pub(super) fn on_reaped(&mut self, pid: Pid, status: i32) -> bool {
+        let is_own = self.agent_pid() == pid;
+        if is_own {
+            self.reaped = Some(ExitStatus::from_raw(status));
+        }
+        is_own
+    }
+
+    fn agent_pid(&self) -> Pid {
+        Pid::from_child(&self.agent)
+    }
+
+    /// Returns true if a rank runs on the child's host or below it.
+    pub(crate) fn covers(&self, rank: u32) -> bool {
+        self.ranges.iter().any(|ranks| ranks.contains(&rank))
     }
 
     /// Kills the agent.
@@ -227,70 +236,24 @@ impl Remote {
 
     /// Kills the processes of the agent's group.
     pub(super) fn kill_group(&self) {
-        let _ = kill_process_group(Pid::from_child(&self.agent), Signal::KILL);
+        let _ = kill_process_group(self.agent_pid(), Signal::KILL);
     }
 }
 
-/// Returns the command that starts the daemon on a host. A further way to reach hosts belongs
-/// here.
-fn agent_command(host: &Host, agent: Option<&str>) -> Result<Command, String> {
-    let program = std::env::current_exe()
-        .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
-    if agent.is_none() && is_this_host(&host.name) {
-        let mut command = Command::new(&program);
-        command.arg(DAEMON_OPTION);
-        return Ok(command);
+type Started = (Child, OwnedFd, OwnedFd);
+
+/// Starts an agent. Returns it with our ends of its standard input and output.
+fn start_agent(host: &str, agent: Option<&str>, program: &Path) -> Result<Started, String> {
+    let mut command = agent::command(host, agent, program)?;
+    // A process group of its own: Ctrl-C must not end the agent.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|error| {
+        format!("cannot start on {host}: {}: {error}", command.get_program().display())
+    })?;
+    let to = OwnedFd::from(child.stdin.take().expect("piped"));
+    let from = OwnedFd::from(child.stdout.take().expect("piped"));
+    for pipe in [&to, &from] {
+        fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(|errno| errno.to_string())?;
     }
-    // One line for the shell of the other host, as ssh expects it.
-    let line = format!("exec {} {DAEMON_OPTION}", quoted(&program.to_string_lossy()));
-    let words = agent_words(agent.unwrap_or(DEFAULT_AGENT), &host.name, &line);
-    let (name, rest) = words.split_first().ok_or("--agent is empty: it must name a program")?;
-    let mut command = Command::new(name);
-    command.args(rest);
-    Ok(command)
-}
-
-/// Returns an agent's command for messages; `command` stands for the line of the shell.
-pub(super) fn shown(agent: &str, host: &str, command: &str) -> String {
-    agent_words(agent, host, command).join(" ")
-}
-
-/// Returns the words of an agent's command: `{host}` and `{command}` stand for the host and the
-/// line for its shell. Without them both follow.
-fn agent_words(agent: &str, host: &str, line: &str) -> Vec<String> {
-    let replace = |word: &str| match word {
-        "{command}" => line.to_owned(),
-        word => word.replace("{host}", host),
-    };
-    let mut words: Vec<String> = agent.split_whitespace().map(replace).collect();
-    if !words.is_empty() && !agent.contains("{host}") {
-        words.extend([host.to_owned(), line.to_owned()]);
-    }
-    words
-}
-
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// Returns how an agent or its connection ended, in words.
-pub(super) fn ending(status: Option<ExitStatus>) -> String {
-    match status.map(|status| (status.code(), status.signal())) {
-        Some((Some(code), _)) => format!("ended with exit code {code}"),
-        Some((None, Some(signal))) => format!("was killed by signal {signal}"),
-        _ => "was closed".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agent_gets_host_and_command_where_it_wants_them() {
-        assert_eq!(agent_words("ssh -q", "a", "exec x y"), ["ssh", "-q", "a", "exec x y"]);
-        let words = agent_words("srun --nodelist={host} sh -c {command}", "n1", "exec x y");
-        assert_eq!(words, ["srun", "--nodelist=n1", "sh", "-c", "exec x y"]);
-        assert!(agent_words(" ", "a", "x").is_empty());
-    }
+    Ok((child, to, from))
 }

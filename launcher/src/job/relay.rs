@@ -1,0 +1,157 @@
+//! The daemons below this one: their messages go up, those of `mpiexec` go down.
+//!
+//! What all hosts send alike is joined on the way: the ends of ranks that did not fail, whether
+//! ranks make progress, and the end of the job. Other messages pass as they are.
+//!
+//! States of a batch of ended ranks: empty -> waiting, for [`BATCH_TIME`] if others may wait for a
+//! rank of it, otherwise until the ranks are asked for or the job is over -> sent.
+
+use std::time::{Duration, Instant};
+
+use super::state::{Job, Phase};
+use crate::failure_policy::{Event, Exit};
+use crate::frames::{EndedRank, FromHost, LostHost, ToHost};
+use crate::outcome::is_absent;
+use crate::rank_table::RankLine;
+use crate::stall::HostStall;
+use crate::tree::links::Trouble;
+use crate::tree::store::{Outgoing, Party, StoreMessage};
+use bootstrap::control::ToRank;
+
+/// Time that the end of a rank that others may wait for is held back.
+const BATCH_TIME: Duration = Duration::from_millis(20);
+
+impl Job {
+    /// Reads the messages of a child.
+    pub(super) fn read_link(&mut self, link: usize) {
+        let (messages, trouble) = self.relay.links.read(link);
+        messages.into_iter().for_each(|message| self.on_link(link, message));
+        trouble.into_iter().for_each(|trouble| self.on_trouble(trouble));
+    }
+
+    fn on_link(&mut self, link: usize, message: FromHost) {
+        let covers = |rank: u32| self.relay.links.get(link).covers(rank);
+        match message {
+            FromHost::Store(message) => {
+                let outgoing = self.store.on_message(Party::Child(link), message);
+                self.deliver(outgoing);
+            }
+            FromHost::Stalled(_) | FromHost::Over => self.report_stall(),
+            FromHost::InputTaken => self.request_input(),
+            FromHost::Ended(list) => {
+                let list: Vec<EndedRank> =
+                    list.into_iter().filter(|ended| covers(ended.rank)).collect();
+                list.into_iter().for_each(|ended| self.add_ended(ended));
+            }
+            FromHost::Output { rank, .. } | FromHost::Explained { rank, .. } if !covers(rank) => {}
+            FromHost::Happened { event, .. } if !covers(event.rank()) => {}
+            FromHost::Table { first, .. } if !covers(first) => {}
+            other => self.local.output.send(&other),
+        }
+    }
+
+    /// Reports what went wrong with a child.
+    pub(super) fn on_trouble(&mut self, trouble: Trouble) {
+        let (link, why, was_running) = match trouble {
+            Trouble::Stuck { line, .. } => return self.print(&line),
+            Trouble::NotStarted { link, line } => (link, line, false),
+            Trouble::Lost { link, why } => (link, why, true),
+        };
+        if !self.relay.links.are_ending() {
+            let branch = &self.relay.links.get(link).branch;
+            let below = branch.below.iter().map(|host| host.first).collect();
+            let lost = LostHost { first: branch.head.first, below, why, was_running };
+            self.local.output.send(&FromHost::Lost(lost));
+            self.report_stall();
+        }
+    }
+
+    /// Reports the children whose agents could not be run.
+    pub(super) fn report_refused(&mut self) {
+        for (branch, why) in self.relay.links.take_refused() {
+            let why = self.relay.links.refusal(&why);
+            let below = branch.below.iter().map(|host| host.first).collect();
+            let lost = LostHost { first: branch.head.first, below, why, was_running: false };
+            self.local.output.send(&FromHost::Lost(lost));
+        }
+    }
+
+    /// Looks at the children, and sends what has waited for long enough.
+    pub(super) fn check_relay(&mut self, now: Instant) {
+        let is_behind = self.local.output.is_behind();
+        let troubles = self.relay.links.check(now, is_behind);
+        troubles.into_iter().for_each(|trouble| self.on_trouble(trouble));
+        if self.relay.due.is_some_and(|due| now >= due) {
+            self.send_ended();
+        }
+    }
+
+    /// Sends an event to `mpiexec`, now if it matters there.
+    pub(super) fn send_event(&mut self, event: Event) {
+        let (seen, pid) = self.seen(event.rank());
+        let Event::Died { rank, exit, state } = event else {
+            return self.local.output.send(&FromHost::Happened { event, seen, pid });
+        };
+        let is_ending = matches!(self.phase, Phase::Terminating { .. } | Phase::Killing { .. });
+        let is_fine = Event::Died { rank, exit, state }.is_fine();
+        if is_fine || (is_ending && !exit.is_crash()) {
+            let line = RankLine::new(pid, Some(exit), seen);
+            self.add_ended(EndedRank { rank, line });
+        } else {
+            self.local.output.send(&FromHost::Happened { event, seen, pid });
+        }
+    }
+
+    fn add_ended(&mut self, ended: EndedRank) {
+        if ended.line.exit == Some(Exit::Code(0)) && is_absent(&ended.line) {
+            self.relay.due.get_or_insert_with(|| Instant::now() + BATCH_TIME);
+        }
+        self.relay.ended.push(ended);
+    }
+
+    /// Sends the ranks that have ended.
+    pub(super) fn send_ended(&mut self) {
+        self.relay.due = None;
+        let ended = std::mem::take(&mut self.relay.ended);
+        if !ended.is_empty() {
+            self.local.output.send(&FromHost::Ended(ended));
+        }
+    }
+
+    /// Records whether the ranks of this host make progress.
+    pub(super) fn set_stall(&mut self, stall: HostStall) {
+        self.relay.own_stall = stall;
+        self.report_stall();
+    }
+
+    /// Sends whether the ranks of this host and of those below make progress, if that has changed.
+    fn report_stall(&mut self) {
+        let own = Some(self.relay.own_stall).filter(|_| !self.all_ranks_have_ended());
+        let Some(all) = own.into_iter().chain(self.relay.links.stall()).reduce(HostStall::join)
+        else {
+            return;
+        };
+        if std::mem::replace(&mut self.relay.sent_stall, all) != all {
+            self.local.output.send(&FromHost::Stalled(all));
+        }
+    }
+
+    /// Sends messages about the store to ranks of this host and to neighbours in the tree.
+    pub(super) fn deliver(&mut self, outgoing: Outgoing) {
+        for (party, message) in outgoing {
+            match (party, message) {
+                (Party::Local(rank), StoreMessage::Value { key, value }) => {
+                    self.send_to_rank(rank as usize, &ToRank::Value { key, value });
+                }
+                (Party::Local(_), _) => {}
+                (Party::Child(link), message) => {
+                    self.relay.links.send(link, &ToHost::Store(message));
+                }
+                (Party::Parent, message) if self.upstream.is_some() => {
+                    self.local.output.send(&FromHost::Store(message));
+                }
+                (Party::Parent, _) => {}
+            }
+        }
+    }
+}

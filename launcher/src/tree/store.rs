@@ -1,0 +1,374 @@
+//! One process's part of the job's store, through which ranks publish values to each other.
+//!
+//! A value lies where it was put: the key names the rank (`tcp/17`), whose host is its owner. Rank
+//! 0's host owns all other keys. Nothing is sent before a rank asks. A request travels along the
+//! tree towards the owner, and the answer back; each process on the way keeps a copy, and asks
+//! once for all that wait for the same key. So the owner answers its neighbours in the tree alone.
+//!
+//! ```text
+//! Put   (key, value)      towards the owner, from where it was put
+//! Get   (key, is_again)   towards the owner, or to the first copy; the owner waits for a Put
+//! Value (key, value)      back to those who asked
+//! ```
+//!
+//! States of a key: unknown -> asked for (some wait) -> known. A rank that asks again for a value
+//! that it has wants the owner's present one (`is_again`): such a request passes by the copies and
+//! replaces them. This file sends nothing: it returns messages with the direction of each.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bootstrap::store_key::putter;
+use serde::{Deserialize, Serialize};
+
+/// The largest sum of keys and values in one process, in bytes.
+const MAX_BYTES: usize = 256 << 20;
+
+/// A message about the store, in either direction of the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoreMessage {
+    /// A rank publishes a value.
+    Put {
+        /// The key.
+        key: String,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// Some rank asks for a value.
+    Get {
+        /// The key.
+        key: String,
+        /// Copies are not good enough.
+        is_again: bool,
+    },
+    /// The answer to `Get`.
+    Value {
+        /// The key.
+        key: String,
+        /// The value.
+        value: Vec<u8>,
+    },
+}
+
+/// A neighbour in the tree, or a rank of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// A rank of this host, by its number here.
+    Local(u32),
+    /// A child in the tree.
+    Child(usize),
+    /// The parent in the tree.
+    Parent,
+}
+
+/// Messages to send, in order.
+pub type Outgoing = Vec<(Party, StoreMessage)>;
+
+/// The part of the store in one process.
+#[derive(Debug)]
+pub struct Store {
+    /// The ranks of this host.
+    own: Range<u32>,
+    /// The ranks of each child and all hosts below it; not always one range.
+    children: Vec<(Range<u32>, usize)>,
+    entries: HashMap<String, Entry>,
+    used: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    value: Option<Vec<u8>>,
+    waiting: Vec<Party>,
+    /// The ranks of this host that were answered, a bit for each.
+    answered: Vec<u64>,
+}
+
+impl Store {
+    /// Returns an empty store of a process with these ranks. `children`: which child leads to which
+    /// ranks.
+    pub fn new(own: Range<u32>, mut children: Vec<(Range<u32>, usize)>) -> Store {
+        children.sort_by_key(|(ranks, _)| ranks.start);
+        Store { own, children, entries: HashMap::new(), used: 0 }
+    }
+
+    /// Takes a value that was put by a rank of this host or elsewhere in the tree.
+    pub fn put(&mut self, key: String, value: Vec<u8>) -> Outgoing {
+        match self.way_to(&key) {
+            None => self.keep(key, value),
+            Some(way) => vec![(way, StoreMessage::Put { key, value })],
+        }
+    }
+
+    /// Takes the request of a rank of this host.
+    pub fn ask(&mut self, key: String, local: u32) -> Outgoing {
+        let is_again = self.entries.get(&key).is_some_and(|entry| entry.has_answered(local));
+        self.get(key, is_again, Party::Local(local))
+    }
+
+    /// Takes a message of a neighbour.
+    pub fn on_message(&mut self, from: Party, message: StoreMessage) -> Outgoing {
+        match message {
+            StoreMessage::Put { key, value } => self.put(key, value),
+            StoreMessage::Get { key, is_again } => self.get(key, is_again, from),
+            StoreMessage::Value { key, value } => self.keep(key, value),
+        }
+    }
+
+    fn get(&mut self, key: String, is_again: bool, asker: Party) -> Outgoing {
+        let way = self.way_to(&key);
+        let entry = self.entries.entry(key.clone()).or_default();
+        if let Some(value) = entry.value.clone().filter(|_| !is_again || way.is_none()) {
+            entry.mark_answered(asker);
+            return vec![(asker, StoreMessage::Value { key, value })];
+        }
+        let is_first = entry.waiting.is_empty();
+        entry.waiting.push(asker);
+        let asks = way.filter(|way| (is_first || is_again) && *way != asker);
+        asks.map(|way| (way, StoreMessage::Get { key, is_again })).into_iter().collect()
+    }
+
+    /// Keeps a value in place of an earlier one, and answers those who wait for it. Beyond
+    /// [`MAX_BYTES`] the value is dropped.
+    fn keep(&mut self, key: String, value: Vec<u8>) -> Outgoing {
+        let entry = self.entries.entry(key.clone()).or_default();
+        let before = entry.value.as_ref().map_or(0, |before| key.len() + before.len());
+        let used = self.used - before + key.len() + value.len();
+        let waiting = std::mem::take(&mut entry.waiting);
+        waiting.iter().for_each(|asker| entry.mark_answered(*asker));
+        if used <= MAX_BYTES {
+            self.used = used;
+            entry.value = Some(value.clone());
+        }
+        let answer =
+            |asker| (asker, StoreMessage::Value { key: key.clone(), value: value.clone() });
+        waiting.into_iter().map(answer).collect()
+    }
+
+    /// Returns the neighbour on the way to a key's owner; `None` if that is this process.
+    fn way_to(&self, key: &str) -> Option<Party> {
+        let owner = putter(key).unwrap_or(0);
+        if self.own.contains(&owner) {
+            return None;
+        }
+        let child = self.children.partition_point(|(ranks, _)| ranks.start <= owner);
+        let child = child.checked_sub(1).map(|before| &self.children[before]);
+        let child = child.filter(|(ranks, _)| ranks.contains(&owner));
+        Some(child.map_or(Party::Parent, |(_, child)| Party::Child(*child)))
+    }
+}
+
+impl Entry {
+    fn has_answered(&self, local: u32) -> bool {
+        let word = self.answered.get(local as usize / 64).copied().unwrap_or(0);
+        word >> (local % 64) & 1 != 0
+    }
+
+    fn mark_answered(&mut self, asker: Party) {
+        let Party::Local(local) = asker else { return };
+        let word = local as usize / 64;
+        if self.answered.len() <= word {
+            self.answered.resize(word + 1, 0);
+        }
+        self.answered[word] |= 1 << (local % 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::tree::{Branch, HostShare, branches};
+
+    /// A process of the simulated tree. Process 0 is `mpiexec`.
+    struct Node {
+        store: Store,
+        parent: Option<usize>,
+        children: Vec<usize>,
+        first: u32,
+        /// Messages that it has sent to other processes, by receiver.
+        sent: HashMap<usize, u32>,
+        received: u32,
+    }
+
+    /// A tree of stores, and what its ranks were answered.
+    struct Simulation {
+        nodes: Vec<Node>,
+        /// The node of each rank.
+        homes: Vec<usize>,
+        answers: HashMap<(u32, String), Vec<u8>>,
+        pending: VecDeque<(usize, Party, StoreMessage)>,
+    }
+
+    impl Simulation {
+        fn new(hosts: u32, ranks: u32, width: u32) -> Simulation {
+            let share = |n| HostShare { name: format!("h{n}"), first: n * ranks, ranks };
+            let mut all = Simulation {
+                nodes: Vec::new(),
+                homes: vec![0; (hosts * ranks) as usize],
+                answers: HashMap::new(),
+                pending: VecDeque::new(),
+            };
+            all.add(None, None, (0..hosts).map(share).collect(), width);
+            all
+        }
+
+        fn add(
+            &mut self,
+            parent: Option<usize>,
+            head: Option<HostShare>,
+            below: Vec<HostShare>,
+            width: u32,
+        ) -> usize {
+            let own = head.as_ref().map_or(0..0, HostShare::range);
+            let id = self.nodes.len();
+            own.clone().for_each(|rank| self.homes[rank as usize] = id);
+            let split: Vec<Branch> = branches(below, width, |_| false);
+            let routes = split.iter().enumerate();
+            let routes = routes.flat_map(|(id, b)| b.ranges().into_iter().map(move |r| (r, id)));
+            let store = Store::new(own.clone(), routes.collect());
+            let (sent, first) = (HashMap::new(), own.start);
+            self.nodes.push(Node { store, parent, children: vec![], first, sent, received: 0 });
+            for Branch { head, below } in split {
+                let child = self.add(Some(id), Some(head), below, width);
+                self.nodes[id].children.push(child);
+            }
+            id
+        }
+
+        fn put(&mut self, rank: u32, key: &str, value: &[u8]) {
+            let home = self.homes[rank as usize];
+            let outgoing = self.nodes[home].store.put(key.into(), value.into());
+            self.deliver(home, outgoing);
+        }
+
+        fn ask(&mut self, rank: u32, key: &str) {
+            let home = self.homes[rank as usize];
+            let local = rank - self.nodes[home].first;
+            let outgoing = self.nodes[home].store.ask(key.into(), local);
+            self.deliver(home, outgoing);
+        }
+
+        fn deliver(&mut self, from: usize, outgoing: Outgoing) {
+            for (party, message) in outgoing {
+                let node = &mut self.nodes[from];
+                let to = match (party, message.clone()) {
+                    (Party::Local(local), StoreMessage::Value { key, value }) => {
+                        self.answers.insert((node.first + local, key), value);
+                        continue;
+                    }
+                    (Party::Local(_), _) => panic!("a rank is sent {message:?}"),
+                    (Party::Child(child), _) => node.children[child],
+                    (Party::Parent, _) => node.parent.expect("mpiexec knows the way"),
+                };
+                *node.sent.entry(to).or_default() += 1;
+                let back = match self.nodes[to].parent {
+                    Some(parent) if parent == from => Party::Parent,
+                    _ => Party::Child(
+                        self.nodes[to].children.iter().position(|child| *child == from).unwrap(),
+                    ),
+                };
+                self.pending.push_back((to, back, message));
+            }
+        }
+
+        fn run(&mut self) {
+            while let Some((to, from, message)) = self.pending.pop_front() {
+                self.nodes[to].received += 1;
+                let outgoing = self.nodes[to].store.on_message(from, message);
+                self.deliver(to, outgoing);
+            }
+        }
+
+        fn answer(&self, rank: u32, key: &str) -> Option<&[u8]> {
+            self.answers.get(&(rank, key.to_owned())).map(Vec::as_slice)
+        }
+    }
+
+    #[test]
+    fn an_early_request_is_answered_by_the_put() {
+        let mut all = Simulation::new(3, 2, 1);
+        all.ask(5, "a/0");
+        all.ask(4, "a/0");
+        all.ask(0, "a/5");
+        all.run();
+        assert!(all.answers.is_empty());
+        all.put(0, "a/0", &[1]);
+        all.put(5, "a/5", &[2]);
+        // Rank 0's host owns it.
+        all.put(4, "x", &[3]);
+        all.ask(1, "x");
+        all.run();
+        assert_eq!([5, 4].map(|rank| all.answer(rank, "a/0")), [Some(&[1][..]); 2]);
+        assert_eq!((all.answer(0, "a/5"), all.answer(1, "x")), (Some(&[2][..]), Some(&[3][..])));
+        let asked = &all.nodes[all.homes[4]].sent;
+        assert_eq!(asked.values().sum::<u32>(), 3, "one request for both, a value, a put");
+    }
+
+    #[test]
+    fn who_asks_again_gets_the_present_value() {
+        let mut all = Simulation::new(4, 2, 2);
+        all.put(0, "a/0", &[1]);
+        all.ask(7, "a/0");
+        all.run();
+        all.put(0, "a/0", &[2]);
+        all.ask(6, "a/0");
+        all.run();
+        assert_eq!(all.answer(6, "a/0"), Some(&[1][..]), "a copy");
+        all.ask(7, "a/0");
+        all.run();
+        assert_eq!(all.answer(7, "a/0"), Some(&[2][..]));
+        all.ask(6, "a/0");
+        all.run();
+        assert_eq!(all.answer(6, "a/0"), Some(&[2][..]));
+    }
+
+    /// The most messages of one process, sent and received, and the most neighbours it has sent to,
+    /// where each of 100 ranks on each host asks for the addresses of its partners.
+    fn load(hosts: u32, width: u32, partners: impl Fn(u32, u32) -> Vec<u32>) -> (u32, usize) {
+        let each = 100;
+        let size = hosts * each;
+        let mut all = Simulation::new(hosts, each, width);
+        for rank in 0..size {
+            all.put(rank, &format!("tcp/{rank}"), &rank.to_le_bytes());
+        }
+        assert!(all.nodes.iter().all(|node| node.sent.is_empty()), "nothing before it is asked");
+        for rank in 0..size {
+            for partner in partners(rank, size) {
+                all.ask(rank, &format!("tcp/{partner}"));
+            }
+        }
+        all.run();
+        for rank in 0..size {
+            for partner in partners(rank, size) {
+                let expected = partner.to_le_bytes();
+                assert_eq!(all.answer(rank, &format!("tcp/{partner}")), Some(&expected[..]));
+            }
+        }
+        let load = |node: &Node| node.received + node.sent.values().sum::<u32>();
+        let most = all.nodes.iter().map(load).max().unwrap();
+        (most, all.nodes.iter().map(|node| node.sent.len()).max().unwrap())
+    }
+
+    #[test]
+    fn ten_thousand_ranks_that_ask_for_one_load_no_host() {
+        let to_first = |rank: u32, _| if rank == 0 { vec![] } else { vec![0] };
+        for (hosts, width) in [(10, 4), (100, 4), (100, 10), (100, 32)] {
+            let (most, neighbours) = load(hosts, width, to_first);
+            assert!(most <= 2 * (width + 1), "{hosts} hosts by {width}: {most} messages");
+            assert!(neighbours <= width as usize + 1, "{neighbours}");
+        }
+    }
+
+    #[test]
+    fn partners_of_trees_and_rings_cost_few_messages_for_each_rank() {
+        let doubling = |rank: u32, size: u32| -> Vec<u32> {
+            (0..14).map(|bit| rank ^ (1 << bit)).filter(|other| *other < size).collect()
+        };
+        let ring = |rank: u32, size: u32| vec![(rank + 1) % size];
+        let (of_ring, neighbours) = load(100, 4, ring);
+        assert!(of_ring <= 2 * 2 * 9 * 4 && neighbours <= 5, "{of_ring} {neighbours}");
+        let (_, neighbours) = load(20, 4, doubling);
+        assert!(neighbours <= 5, "{neighbours}");
+    }
+}
