@@ -161,17 +161,17 @@ impl Engine {
         let is_its = |window: u64, target: u32| {
             windows.get(&window).is_some_and(|window| window.peers.peer_of(target) == Some(peer))
         };
-        for id in self.operations.select(|operation| is_its(operation.window, operation.target)) {
-            self.end(id, Some(error.clone()));
-        }
+        let its = self.operations.select(|operation| is_its(operation.window, operation.target));
         for window in self.windows.values_mut() {
             if let Some(rank) = window.peers.rank_of(peer) {
                 window.locks.remove(rank);
                 if let Some(target) = window.targets.get_mut(&rank) {
+                    target.lost = target.is_used().then(|| error.clone());
                     (target.unacked, target.is_dirty) = (0, false);
                 }
             }
         }
+        its.into_iter().for_each(|id| self.end(id, Some(error.clone())));
         let ids: Vec<u64> = self.windows.values().map(|window| window.id).collect();
         ids.into_iter().for_each(|id| self.grant_locks(id));
     }

@@ -323,7 +323,11 @@ impl Engine {
             return None;
         }
         state.has_frames = state.targets.values().any(Target::is_used);
-        Some(state.refused.take().map_or(Ok(()), Err))
+        let lost = match target {
+            Some(rank) => state.targets.get_mut(&rank).and_then(|target| target.lost.take()),
+            None => state.targets.values_mut().find_map(|target| target.lost.take()),
+        };
+        Some(lost.or_else(|| state.refused.take()).map_or(Ok(()), Err))
     }
 
     /// Returns the lock of MPI_Win_unlock (`None`: MPI_Win_unlock_all), or the error of a call

@@ -89,6 +89,8 @@ pub(crate) struct Target {
     pub(crate) unacked: u32,
     pub(crate) lock: LockState,
     pub(crate) described: Described,
+    /// It has failed before its operations had ended.
+    pub(crate) lost: Option<Error>,
 }
 
 impl Target {
