@@ -8,7 +8,7 @@
 use objects::Result;
 
 use crate::hints::{Hints, Switch};
-use crate::members::Members;
+use crate::steps::Steps;
 
 /// Smallest mean piece, bytes, that each member writes or reads by itself.
 const DIRECT_MIN: u64 = 4096;
@@ -104,19 +104,20 @@ impl Summary {
 }
 
 /// Compares what the members want. Collective.
-pub(crate) fn decide(
-    members: &dyn Members,
+pub(crate) async fn decide(
+    steps: &Steps<'_>,
     mine: Summary,
     hints: &Hints,
     switch: Switch,
 ) -> Result<Decision> {
-    if members.size() == 1 {
+    let size = steps.members().size();
+    if size == 1 {
         let none = Buffering { nodes: 1, window: 1, align: Domains::ALIGN };
         return Ok(choose(&[mine], Switch::Disable, &none));
     }
-    let all = members.allgather(&mine.encode(hints, switch))?;
+    let all = steps.allgather(&mine.encode(hints, switch)).await?;
     let word = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| all[at * 8 + i]));
-    let summaries: Vec<Summary> = (0..members.size() as usize)
+    let summaries: Vec<Summary> = (0..size as usize)
         .map(|rank| Summary::decode(&std::array::from_fn(|i| word(rank * Summary::WORDS + i))))
         .collect();
     let switch = Switch::from_number(word(1) >> 8);

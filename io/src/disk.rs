@@ -14,15 +14,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fabric::UserBuf;
 use objects::{Class, Error, Result};
 
+use crate::access::Direction;
+use crate::direct;
 use crate::errno::failed;
+use crate::staging::Staging;
 
 /// Most bytes of one call of the system, which refuses more than 2 GiB.
 const MAX_CALL_BYTES: usize = 1 << 30;
+/// Bytes of aligned memory for direct accesses of memory that is not.
+const DIRECT_STAGING_BYTES: usize = 1 << 20;
 
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Disk {
     fd: OwnedFd,
+    /// The same file, opened for direct access.
+    direct_fd: Option<OwnedFd>,
+    direct: Direct,
     path: String,
     rank: u32,
     /// Reads of the system.
@@ -38,6 +46,15 @@ pub(crate) struct OpenHow {
     pub(crate) flags: i32,
     /// Permissions of a file that is created.
     pub(crate) mode: u32,
+    /// What goes past the cache.
+    pub(crate) direct: Direct,
+}
+
+/// Which accesses go past the cache of the system, as far as it lets them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Direct {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
 }
 
 /// A lock on a range of the file, released when it is dropped.
@@ -69,6 +86,16 @@ fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
     }
 }
 
+/// Opens an open file once more, for direct access; `None` if its file system has none.
+fn open_direct(fd: &OwnedFd, flags: i32) -> Option<OwnedFd> {
+    let name = CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
+    let flags = flags & libc::O_ACCMODE | libc::O_CLOEXEC | libc::O_DIRECT;
+    // SAFETY: a terminated string.
+    let direct = retry(|| unsafe { libc::open(name.as_ptr(), flags) }.into()).ok()?;
+    // SAFETY: a descriptor that was just opened and that nothing else owns.
+    Some(unsafe { OwnedFd::from_raw_fd(direct as i32) })
+}
+
 /// Deletes a file by name.
 pub(crate) fn unlink(path: &str, rank: u32) -> Result<()> {
     let name = c_path(path)?;
@@ -87,8 +114,16 @@ impl Disk {
         let fd = fd.map_err(|error| failed("open", path, rank, &error))?;
         // SAFETY: a descriptor that was just opened and that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let direct = how.direct;
+        let direct_fd =
+            if direct.reads || direct.writes { open_direct(&fd, how.flags) } else { None };
         let (reads, writes) = Default::default();
-        Ok(Disk { fd, path: path.to_owned(), rank, reads, writes })
+        Ok(Disk { fd, direct_fd, direct, path: path.to_owned(), rank, reads, writes })
+    }
+
+    /// Returns which accesses go past the cache.
+    pub(crate) fn direct(&self) -> Direct {
+        if self.direct_fd.is_some() { self.direct } else { Direct::default() }
     }
 
     /// Returns the numbers of reads and of writes of the system.
@@ -106,50 +141,143 @@ impl Disk {
     }
 
     /// Reads until the memory is full or the file ends; returns the bytes read, also with an error.
+    #[inline]
     pub(crate) fn read(&self, offset: i64, into: UserBuf) -> (usize, Result<()>) {
+        self.access(Direction::Read, offset, into)
+    }
+
+    /// Writes all of the memory; returns the bytes written, also with an error.
+    #[inline]
+    pub(crate) fn write(&self, offset: i64, from: UserBuf) -> (usize, Result<()>) {
+        self.access(Direction::Write, offset, from)
+    }
+
+    fn access(&self, direction: Direction, offset: i64, memory: UserBuf) -> (usize, Result<()>) {
+        if offset.checked_add(memory.len() as i64).is_none() {
+            return (0, Err(too_far()));
+        }
+        let (done, result) = match self.direct_fd(direction) {
+            None => self.move_all(&self.fd, direction, offset, memory),
+            Some(direct) => self.move_parts(direct, direction, offset, memory),
+        };
+        let Err(error) = result else { return (done, Ok(())) };
+        let verb = if direction == Direction::Read { "read" } else { "write" };
+        let (len, at) = ((memory.len() - done).min(MAX_CALL_BYTES), offset + done as i64);
+        (done, self.fail(&format!("{verb} {len} bytes at offset {at} of"), Err(error)))
+    }
+
+    /// Returns the descriptor for direct access, if it is wanted and possible.
+    fn direct_fd(&self, direction: Direction) -> Option<&OwnedFd> {
+        let is_wanted = match direction {
+            Direction::Read => self.direct.reads,
+            Direction::Write => self.direct.writes,
+        };
+        self.direct_fd.as_ref().filter(|_| is_wanted)
+    }
+
+    /// Moves bytes by one descriptor, until the memory is full or empty, or the file ends.
+    fn move_all(
+        &self,
+        fd: &OwnedFd,
+        direction: Direction,
+        offset: i64,
+        memory: UserBuf,
+    ) -> (usize, io::Result<()>) {
+        let fd = fd.as_raw_fd();
+        let calls = if direction == Direction::Read { &self.reads } else { &self.writes };
         let mut done = 0;
-        while done < into.len() {
-            let part = into.slice(done, (into.len() - done).min(MAX_CALL_BYTES));
-            let Some(at) = offset.checked_add(done as i64) else { return (done, Err(too_far())) };
-            let fd = self.fd.as_raw_fd();
-            self.reads.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: `part` is valid for writes by its maker's promise.
-            let read =
-                retry(|| unsafe { libc::pread(fd, part.as_ptr().cast(), part.len(), at) as i64 });
-            match read {
-                Ok(0) => break,
+        while done < memory.len() {
+            let part = memory.slice(done, (memory.len() - done).min(MAX_CALL_BYTES));
+            let (address, len, at) = (part.as_ptr(), part.len(), offset + done as i64);
+            calls.fetch_add(1, Ordering::Relaxed);
+            let moved = retry(|| match direction {
+                // SAFETY: `part` is valid for writes by its maker's promise.
+                Direction::Read => unsafe { libc::pread(fd, address.cast(), len, at) as i64 },
+                // SAFETY: `part` is valid for reads by its maker's promise.
+                Direction::Write => unsafe { libc::pwrite(fd, address.cast(), len, at) as i64 },
+            });
+            match moved {
+                Ok(0) if direction == Direction::Read => break,
+                Ok(0) => return (done, Err(io::Error::from_raw_os_error(libc::ENOSPC))),
                 Ok(bytes) => done += bytes as usize,
-                Err(error) => {
-                    let what = format!("read {} bytes at offset {at} of", part.len());
-                    return (done, self.fail(&what, Err(error)));
-                }
+                Err(error) => return (done, Err(error)),
             }
         }
         (done, Ok(()))
     }
 
-    /// Writes all of the memory; returns the bytes written, also with an error.
-    pub(crate) fn write(&self, offset: i64, from: UserBuf) -> (usize, Result<()>) {
+    /// Moves whole blocks by a direct descriptor, and the rest through the cache; see [`direct`].
+    fn move_parts(
+        &self,
+        direct: &OwnedFd,
+        direction: Direction,
+        offset: i64,
+        memory: UserBuf,
+    ) -> (usize, io::Result<()>) {
         let mut done = 0;
-        while done < from.len() {
-            let part = from.slice(done, (from.len() - done).min(MAX_CALL_BYTES));
-            let end = offset.checked_add(done as i64);
-            let Some(at) = end.filter(|at| at.checked_add(part.len() as i64).is_some()) else {
-                return (done, Err(too_far()));
-            };
-            let fd = self.fd.as_raw_fd();
-            self.writes.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: `part` is valid for reads by its maker's promise.
-            let written =
-                retry(|| unsafe { libc::pwrite(fd, part.as_ptr().cast(), part.len(), at) as i64 });
-            let what = || format!("write {} bytes at offset {at} of", part.len());
-            match written {
-                Ok(0) => {
-                    let error = io::Error::from_raw_os_error(libc::ENOSPC);
-                    return (done, self.fail(&what(), Err(error)));
+        for part in direct::parts(offset, memory.len()) {
+            let (at, piece) = (offset + part.start as i64, memory.slice(part.start, part.len));
+            let (moved, result) = match part.is_direct {
+                false => self.move_all(&self.fd, direction, at, piece),
+                true if (piece.addr() as usize).is_multiple_of(direct::BLOCK) => {
+                    self.move_blocks(direct, direction, at, piece)
                 }
-                Ok(bytes) => done += bytes as usize,
-                Err(error) => return (done, self.fail(&what(), Err(error))),
+                true => self.move_staged(direct, direction, at, piece),
+            };
+            done += moved;
+            if result.is_err() || moved < part.len {
+                return (done, result);
+            }
+        }
+        (done, Ok(()))
+    }
+
+    /// Moves whole blocks from or to aligned memory. What the system refuses to move directly, as
+    /// behind the end of the file or where it cannot, goes through its cache.
+    fn move_blocks(
+        &self,
+        direct: &OwnedFd,
+        direction: Direction,
+        offset: i64,
+        memory: UserBuf,
+    ) -> (usize, io::Result<()>) {
+        let (done, result) = self.move_all(direct, direction, offset, memory);
+        match result {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                let rest = memory.slice(done, memory.len() - done);
+                let (more, result) = self.move_all(&self.fd, direction, offset + done as i64, rest);
+                (done + more, result)
+            }
+            other => (done, other),
+        }
+    }
+
+    /// Moves whole blocks from or to memory that is not aligned, by way of memory that is.
+    fn move_staged(
+        &self,
+        direct: &OwnedFd,
+        direction: Direction,
+        offset: i64,
+        memory: UserBuf,
+    ) -> (usize, io::Result<()>) {
+        let Ok(mut staging) = Staging::new(memory.len().min(DIRECT_STAGING_BYTES) as u64) else {
+            return self.move_all(&self.fd, direction, offset, memory);
+        };
+        let mut done = 0;
+        while done < memory.len() {
+            let len = (memory.len() - done).min(DIRECT_STAGING_BYTES);
+            if direction == Direction::Write {
+                memory.read(done, &mut staging.bytes_mut()[..len]);
+            }
+            let at = offset + done as i64;
+            let (moved, result) =
+                staging.lend(|all| self.move_blocks(direct, direction, at, all.slice(0, len)));
+            if direction == Direction::Read {
+                memory.write(done, &staging.bytes()[..moved]);
+            }
+            done += moved;
+            if result.is_err() || moved < len {
+                return (done, result);
             }
         }
         (done, Ok(()))

@@ -6,6 +6,7 @@
 
 use objects::{Info, Result};
 
+use crate::disk::Direct;
 use crate::file_system::FileSystem;
 
 /// Whether something is done.
@@ -67,8 +68,10 @@ pub struct Hints {
     pub striping_unit: u64,
     /// Number of servers that the file is divided over, 0 if it is unknown.
     pub striping_factor: u64,
-    /// The file system.
-    pub(crate) file_system: &'static str,
+    /// What goes past the cache of the system; fixed when the file is open.
+    pub(crate) direct: Direct,
+    /// The file system; `None` until the file is open.
+    pub(crate) file_system: Option<&'static str>,
 }
 
 /// Most bytes of `ind_rd_buffer_size`.
@@ -93,7 +96,8 @@ impl Hints {
             ind_rd_buffer_size: 1 << 20,
             striping_unit: 0,
             striping_factor: 0,
-            file_system: "unknown",
+            direct: Direct::default(),
+            file_system: None,
         }
     }
 
@@ -106,8 +110,8 @@ impl Hints {
     }
 
     /// Takes over what the file system tells, where no hint was given.
-    pub(crate) fn adopt(&mut self, found: &FileSystem) {
-        self.file_system = found.name;
+    pub(crate) fn adopt(&mut self, found: &FileSystem, direct: Direct) {
+        (self.file_system, self.direct) = (Some(found.name), direct);
         if self.striping_unit == 0 {
             self.striping_unit = found.unit;
         }
@@ -141,6 +145,13 @@ impl Hints {
         if let Some(bytes) = above_0("striping_unit")? {
             self.striping_unit = bytes.min(MAX_STRIPE_BYTES);
         }
+        if self.file_system.is_none() {
+            for (key, wanted) in
+                [("direct_read", &mut self.direct.reads), ("direct_write", &mut self.direct.writes)]
+            {
+                *wanted = text(info, key)?.map_or(*wanted, |value| value.trim() == "true");
+            }
+        }
         for (key, switch) in [
             ("romio_cb_write", &mut self.cb_write),
             ("romio_cb_read", &mut self.cb_read),
@@ -163,7 +174,9 @@ impl Hints {
         info.set("romio_ds_read", self.ds_read.name())?;
         info.set("romio_ds_write", self.ds_write.name())?;
         info.set("ind_rd_buffer_size", self.ind_rd_buffer_size.to_string())?;
-        info.set("romio_filesystem_type", self.file_system)?;
+        info.set("romio_filesystem_type", self.file_system.unwrap_or("unknown"))?;
+        info.set("direct_read", self.direct.reads.to_string())?;
+        info.set("direct_write", self.direct.writes.to_string())?;
         for (key, number) in
             [("striping_unit", self.striping_unit), ("striping_factor", self.striping_factor)]
         {
@@ -216,11 +229,16 @@ mod tests {
         let mut automatic = Hints::new(8);
         automatic.adopt_hosts(&[0, 1, 2, 3, 4, 5, 6, 6]);
         assert_eq!(automatic.cb_nodes, 7);
-        hints.adopt(&FileSystem { name: "lustre", kind: Kind::Lustre, unit: 1 << 20, stripes: 4 });
+        let found = FileSystem { name: "lustre", kind: Kind::Lustre, unit: 1 << 20, stripes: 4 };
+        hints.adopt(&found, Direct { reads: true, writes: false });
         let shown = hints.to_info().unwrap();
-        for (key, value) in
-            [("striping_unit", "65536"), ("striping_factor", "4"), ("romio_ds_write", "enable")]
-        {
+        for (key, value) in [
+            ("striping_unit", "65536"),
+            ("striping_factor", "4"),
+            ("romio_ds_write", "enable"),
+            ("direct_read", "true"),
+            ("direct_write", "false"),
+        ] {
             assert_eq!(shown.value(key).unwrap(), Some(value.as_bytes()), "{key}");
         }
         let shown = hints.to_info().unwrap();

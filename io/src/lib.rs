@@ -6,7 +6,8 @@
 //! A data access is resolved in this order: the pointer gives a position in the view
 //! ([`mod@pointer`]), the view gives runs of bytes of the file ([`view`]), the data representation
 //! converts the buffer ([`datarep`]), and the system moves the bytes ([`disk`]).
-//! Nonblocking accesses run on threads of this crate ([`workers`]) and end in a [`Pending`].
+//! Nonblocking accesses end in a [`Pending`]: independent ones run on threads of this crate
+//! ([`workers`]), collective ones are tasks that progress resumes ([`steps`]).
 //!
 //! Calls may sleep in the kernel. Therefore no lock of another crate is held while one of them
 //! works.
@@ -14,9 +15,12 @@
 #![deny(unsafe_code)] // allowed in `disk`, `shared_word`, `staging` and `workers`
 
 pub mod access;
+mod agreement;
 pub mod amode;
 mod collective;
+mod collective_access;
 pub mod datarep;
+mod direct;
 mod disk;
 mod errno;
 pub mod file;
@@ -33,6 +37,7 @@ mod shared_word;
 mod sieve;
 mod staging;
 mod statistics;
+mod steps;
 mod transfer;
 mod two_phase;
 pub mod view;
@@ -41,7 +46,7 @@ mod workers;
 pub use access::{Coordination, Direction, Position};
 pub use datarep::{Datarep, Datareps, UserData, UserDatarep};
 pub use file::{File, SplitKind};
-pub use members::{Members, RemoteWords};
+pub use members::{Exchange, Members, Messages, RemoteWords, Resumable, Transit, WaitsFor};
 pub use open::{OpenArgs, delete, open};
 pub use pending::{Outcome, Pending};
 pub use pointer::Whence;

@@ -1,14 +1,83 @@
-//! The communication that a file needs, and agreements over it.
+//! The processes that opened a file, and the steps that they make together.
 //!
-//! An agreement is one allgather: each member gives the outcome of its own work and some bytes. If
-//! any member failed, a broadcast of the first error's text follows, so that all return an error.
-//! What only some calls need rides on the agreement that they make anyway: values that must be the
-//! same on all members, or that the others want to know.
+//! All communication of this crate is an [`Exchange`], which has two forms: [`Members::run`] waits
+//! for it, [`Members::begin`] returns it as a [`Transit`]. What goes on after a call is a
+//! [`Resumable`]: the runtime polls it with its progress, when what it waits for has come.
 
-use objects::{Class, Error, Result};
+use std::sync::Arc;
 
-/// The processes that opened a file, as one of them sees the others. All calls but `rank`, `size`
-/// and `host` are collective: each member makes the same ones in the same order.
+use objects::Result;
+
+use crate::pending::Pending;
+
+/// A step that all members make together.
+#[derive(Debug)]
+pub enum Exchange {
+    /// Each gives equally many bytes, and gets those of all in order of rank.
+    Allgather(Vec<u8>),
+    /// Each gives equally many bytes, and gets those of `root`.
+    Broadcast {
+        /// The rank whose bytes all get.
+        root: u32,
+        /// This member's bytes.
+        bytes: Vec<u8>,
+    },
+    /// Each gives a message to each member, and gets one from each.
+    Messages(Messages),
+}
+
+/// Messages to or from each member in order of rank, one after the other.
+#[derive(Debug, Default)]
+pub struct Messages {
+    /// The messages.
+    pub bytes: Vec<u8>,
+    /// Bytes of each.
+    pub lengths: Vec<u64>,
+}
+
+impl Messages {
+    /// Returns empty messages to or from `size` members.
+    pub(crate) fn none(size: u32) -> Messages {
+        Messages { bytes: Vec::new(), lengths: vec![0; size as usize] }
+    }
+
+    /// Iterates over the messages in order of rank.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..];
+        self.lengths.iter().map(move |&len| {
+            let (message, after) = rest.split_at((len as usize).min(rest.len()));
+            rest = after;
+            message
+        })
+    }
+}
+
+/// An exchange that has begun.
+pub trait Transit: Send {
+    /// Returns what this member gets, once, when the exchange is complete. Bytes of an exchange
+    /// without messages have no lengths.
+    fn result(&mut self) -> Option<Result<Messages>>;
+}
+
+/// What an access that goes on after its call waits for.
+pub enum WaitsFor<'a> {
+    /// The exchange that its file began last.
+    Exchange,
+    /// Another access, or work on another thread.
+    Pending(&'a Pending),
+}
+
+/// An access that goes on after its call.
+pub trait Resumable: Send {
+    /// Goes on as far as possible without waiting; returns true if it is done.
+    fn resume(&mut self) -> bool;
+
+    /// Returns what it waits for.
+    fn waits_for(&self) -> WaitsFor<'_>;
+}
+
+/// The processes of a file, as one of them sees the others. All calls but `rank`, `size`, `host`,
+/// `drive` and `wait` are collective: each member makes the same ones in the same order.
 pub trait Members: Send + Sync {
     /// Returns this process's rank.
     fn rank(&self) -> u32;
@@ -19,15 +88,17 @@ pub trait Members: Send + Sync {
     /// Returns a number that the members on this host have in common, and no others.
     fn host(&self) -> u32;
 
-    /// Returns the bytes of all members in order of rank. Each gives equally many.
-    fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>>;
+    /// Makes an exchange; returns what this member gets.
+    fn run(&self, exchange: Exchange) -> Result<Messages>;
 
-    /// Replaces the bytes by those of `root`. Each gives equally many.
-    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<()>;
+    /// Begins an exchange.
+    fn begin(&self, exchange: Exchange) -> Result<Box<dyn Transit>>;
 
-    /// Sends each member a message, and returns those for this one, with their lengths. Messages
-    /// are in order of rank, one after the other.
-    fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)>;
+    /// Resumes an access whenever what it waits for has come, until it is done.
+    fn drive(&self, access: Box<dyn Resumable>);
+
+    /// Makes progress until an access is done.
+    fn wait(&self, pending: &Arc<Pending>);
 
     /// Makes words at rank 0 that members on any host can change, all 0.
     fn remote_words(&self) -> Result<Box<dyn RemoteWords>>;
@@ -46,76 +117,4 @@ pub trait RemoteWords: Send + Sync {
 
     /// Gives the words back. Collective.
     fn free(&self) -> Result<()>;
-}
-
-/// Bytes of an error's text that the other members get.
-const TEXT_BYTES: usize = 512;
-
-/// Returns the first error by rank, as every member sees it, or this member's own. Collective.
-///
-/// Each member gives its own result. If any failed, the first one's error is sent to all, so that
-/// each returns one; members that failed themselves return their own.
-pub(crate) fn agree(members: &dyn Members, mine: Result<()>) -> Result<()> {
-    agree_with(members, mine, &[]).map(|_| ())
-}
-
-/// Agrees like [`agree`], and returns the bytes of all members in order of rank. Each gives equally
-/// many, also with an error. Collective.
-pub(crate) fn agree_with(members: &dyn Members, mine: Result<()>, bytes: &[u8]) -> Result<Vec<u8>> {
-    if members.size() == 1 {
-        return mine.map(|()| bytes.to_vec());
-    }
-    let class = mine.as_ref().map_or_else(|error| error.class() as i32, |()| 0);
-    let mut message = class.to_ne_bytes().to_vec();
-    message.extend_from_slice(bytes);
-    let all = members.allgather(&message)?;
-    let each = || all.chunks_exact(message.len());
-    let mut classes = each().map(|one| i32::from_ne_bytes(std::array::from_fn(|i| one[i])));
-    match classes.by_ref().enumerate().find(|(_, class)| *class != 0) {
-        None => Ok(each().flat_map(|one| &one[4..]).copied().collect()),
-        Some((rank, class)) => Err(first_error(members, mine, rank as u32, class)?),
-    }
-}
-
-/// Returns the error of the call after the member `rank` failed with this class. Collective.
-pub(crate) fn first_error(
-    members: &dyn Members,
-    mine: Result<()>,
-    rank: u32,
-    class: i32,
-) -> Result<Error> {
-    let mut text = [0; TEXT_BYTES];
-    if rank == members.rank()
-        && let Err(error) = &mine
-    {
-        let bytes = error.detail().as_bytes();
-        let len = bytes.len().min(text.len());
-        text[..len].copy_from_slice(&bytes[..len]);
-    }
-    members.broadcast(rank, &mut text)?;
-    if let Err(own) = mine {
-        return Ok(own);
-    }
-    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-    let class = Class::from_number(class).unwrap_or(Class::Io);
-    let text = String::from_utf8_lossy(&text[..end]);
-    Ok(Error::new(class, format!("rank {rank}: {text}")))
-}
-
-/// Agrees like [`agree`]; also fails on all members with MPI_ERR_NOT_SAME if `bytes` differ between
-/// them. `bytes` of a member that failed count for nothing. Collective.
-pub(crate) fn agree_same(
-    members: &dyn Members,
-    mine: Result<()>,
-    bytes: &[u8],
-    what: &str,
-) -> Result<()> {
-    let all = agree_with(members, mine, bytes)?;
-    match all.chunks_exact(bytes.len()).position(|other| *other != all[..bytes.len()]) {
-        None => Ok(()),
-        Some(rank) => Err(Error::new(
-            Class::NotSame,
-            format!("{what} of rank {rank} differs from rank 0's: must be the same on all ranks"),
-        )),
-    }
 }

@@ -9,14 +9,16 @@
 //! fourth step makes the shared pointer.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use objects::{Class, Error, Info, Result};
 
+use crate::agreement::{agree, agree_with, first_error};
 use crate::amode::{APPEND, Amode, CREATE, DELETE_ON_CLOSE, EXCL, WRONLY};
 use crate::disk::{Disk, OpenHow, unlink};
 use crate::file::File;
 use crate::hints::Hints;
-use crate::members::{Members, agree, agree_with, first_error};
+use crate::members::{Exchange, Members};
 use crate::shared_pointer::{SharedPointer, Words};
 use crate::shared_word::{Announcement, SharedWords};
 use crate::statistics::Counts;
@@ -50,7 +52,7 @@ struct Checked {
 type Opened = (Disk, Option<Words>);
 
 /// Opens a file (MPI_File_open). Collective; `args` is an error that this member's caller found.
-pub fn open(members: Box<dyn Members>, args: Result<OpenArgs>) -> Result<File> {
+pub fn open(members: Arc<dyn Members>, args: Result<OpenArgs>) -> Result<File> {
     let checked = check(&*members, args)?;
     let (mine, announcement) = open_first(&*members, &checked)?;
     let mine = match members.rank() {
@@ -127,7 +129,8 @@ fn open_first(
     if members.size() == 1 {
         return Ok((Ok(mine?), None));
     }
-    members.broadcast(0, &mut told)?;
+    let bytes = members.run(Exchange::Broadcast { root: 0, bytes: told.to_vec() })?.bytes;
+    told.copy_from_slice(&bytes);
     match i32::from_ne_bytes(std::array::from_fn(|i| told[i])) {
         0 => {
             let at = Announcement::decode(&std::array::from_fn(|i| told[4 + i]));
@@ -157,7 +160,8 @@ fn open_here(checked: &Checked, rank: u32) -> Result<Disk> {
     if path.is_empty() {
         return Err(Error::new(Class::BadFile, "invalid file name: it is empty"));
     }
-    let disk = Disk::open(path, OpenHow { flags: access | create, mode: hints.file_perm }, rank)?;
+    let how = OpenHow { flags: access | create, mode: hints.file_perm, direct: hints.direct };
+    let disk = Disk::open(path, how, rank)?;
     if disk.is_folder()? {
         return Err(Error::new(Class::BadFile, format!("cannot open {path}: it is a directory")));
     }
@@ -186,14 +190,14 @@ impl File {
         }
         self.state().position = start;
         let first = self.members.rank() == 0;
-        agree(&*self.members, if first { self.shared.store(start) } else { Ok(()) })
+        agree(self.group(), if first { self.shared.store(start) } else { Ok(()) })
     }
 
     /// Waits until all members are done with the file, the first part of MPI_File_close; after an
     /// error the file stays open. Returns what each member did. Collective.
     pub fn begin_close(&self) -> Result<Vec<Counts>> {
         let counts = self.statistics.counts(self.disk.calls()).encode();
-        let all = agree_with(&*self.members, self.check_no_split(), &counts)?;
+        let all = agree_with(self.group(), self.check_no_split(), &counts)?;
         Ok(all.chunks_exact(Counts::SIZE).map(Counts::decode).collect())
     }
 
@@ -205,7 +209,7 @@ impl File {
             return freed;
         }
         let first = self.members.rank() == 0;
-        agree(&*self.members, if first { unlink(self.path(), 0) } else { Ok(()) }).and(freed)
+        agree(self.group(), if first { unlink(self.path(), 0) } else { Ok(()) }).and(freed)
     }
 }
 

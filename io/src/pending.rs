@@ -1,8 +1,8 @@
 //! Accesses that go on after the call that began them, and how they wake the process.
 //!
-//! A [`Pending`] is *running* until a worker stores its outcome, then *done*; the outcome is taken
-//! once. A thread of the process that sleeps until something happens must also wake when an access
-//! is done: it polls the descriptor of [`sleep`] as well, which is readable then.
+//! A [`Pending`] is *running* until its outcome is stored, by a worker or by progress, then *done*;
+//! the outcome is taken once. A thread that sleeps until something happens must also wake when a
+//! worker is done: it polls the descriptor of [`sleep`] as well, which is readable then.
 //!
 //! Order, so that no wake-up is missed: a worker stores the outcome, sets [`FINISHED`], makes the
 //! descriptor readable, and only then leaves [`RUNNING`]. A thread that is about to sleep reads
@@ -29,6 +29,8 @@ pub struct Outcome {
 #[derive(Debug, Default)]
 pub struct Pending {
     done: AtomicBool,
+    /// A thread of the pool finishes it: it counts in [`RUNNING`], and wakes a sleeper.
+    is_work: bool,
     outcome: Mutex<Option<Outcome>>,
 }
 
@@ -51,21 +53,30 @@ impl Outcome {
 impl Pending {
     /// Returns an access that is done.
     pub fn finished(outcome: Outcome) -> Pending {
-        Pending { done: AtomicBool::new(true), outcome: Mutex::new(Some(outcome)) }
+        let outcome = Mutex::new(Some(outcome));
+        Pending { done: AtomicBool::new(true), outcome, ..Pending::default() }
     }
 
-    /// Returns an access that begins to run.
+    /// Returns an access that begins to run on a thread of the pool.
     pub(crate) fn begin() -> Pending {
         RUNNING.fetch_add(1, Ordering::SeqCst);
+        Pending { is_work: true, ..Pending::default() }
+    }
+
+    /// Returns an access that progress finishes.
+    pub(crate) fn promise() -> Pending {
         Pending::default()
     }
 
-    /// Ends an access of [`Pending::begin`].
+    /// Ends an access.
     pub(crate) fn finish(&self, outcome: Outcome) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         // Release: a thread that sees it done sees the data.
         self.done.store(true, Ordering::Release);
-        NEWS.store(true, Ordering::SeqCst);
+        announce();
+        if !self.is_work {
+            return;
+        }
         FINISHED.store(true, Ordering::SeqCst);
         if let Some((_, to)) = wake_pair() {
             // A full stream is readable already.
@@ -104,6 +115,16 @@ pub enum Sleep {
 pub fn take_news() -> bool {
     // Most processes have no such access: no write to the shared line.
     NEWS.load(Ordering::Relaxed) && NEWS.swap(false, Ordering::SeqCst)
+}
+
+/// Has progress look at what waits for an access.
+pub fn announce() {
+    NEWS.store(true, Ordering::SeqCst);
+}
+
+/// Returns true if [`take_news`] would.
+pub fn has_news() -> bool {
+    NEWS.load(Ordering::SeqCst)
 }
 
 /// Returns true while an access runs, or one was finished that no thread has heard of.

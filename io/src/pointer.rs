@@ -2,9 +2,9 @@
 
 use objects::{Class, Error, Result};
 
+use crate::agreement::{agree, agree_same};
 use crate::amode::SEQUENTIAL;
 use crate::file::{File, sequential, too_far};
-use crate::members::{agree, agree_same};
 
 /// What an offset of a seek is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,13 @@ impl File {
         let mut arguments = offset.to_ne_bytes().to_vec();
         arguments.push(mine.as_ref().map_or(0, |whence| *whence as u8));
         let checked = mine.as_ref().map(|_| ()).map_err(Clone::clone);
-        agree_same(&*self.members, checked, &arguments, "the offset or whence")?;
+        agree_same(self.group(), checked, &arguments, "the offset or whence")?;
         let whence = mine?;
         let mine = match self.members.rank() {
             0 => self.target(offset, whence).and_then(|target| self.shared.store(target)),
             _ => Ok(()),
         };
-        agree(&*self.members, mine)
+        agree(self.group(), mine)
     }
 
     fn target(&self, offset: i64, whence: Whence) -> Result<i64> {

@@ -10,116 +10,141 @@
 //! Invariant: an aggregator writes the bytes that some member gave, and no others. Where members
 //! overlap, the higher rank's bytes are written.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric::UserBuf;
-use objects::{Buffer, Result};
+use objects::Result;
 
 use crate::access::Direction;
 use crate::collective::Domains;
+use crate::datarep::UserData;
 use crate::disk::Disk;
-use crate::members::Members;
+use crate::members::{Exchange, Messages};
 use crate::pieces::{self, Piece};
 use crate::sieve::MAX_HOLE;
 use crate::staging::Staging;
+use crate::steps::{self, Steps, Work};
 use crate::view::View;
 
 /// One member's part in a collective access.
 pub(crate) struct TwoPhase<'a> {
-    pub(crate) disk: &'a Disk,
-    pub(crate) members: &'a dyn Members,
+    pub(crate) steps: &'a Steps<'a>,
+    pub(crate) window: Window,
     pub(crate) view: &'a View,
     /// The first packed byte of the view.
     pub(crate) packed: u64,
-    pub(crate) buffer: &'a Buffer,
+    pub(crate) data: &'a UserData,
     pub(crate) domains: Domains,
     /// The ranks of the aggregators.
-    pub(crate) aggregators: &'a [u32],
+    pub(crate) aggregators: Vec<u32>,
+}
+
+/// What an aggregator needs to move a window.
+#[derive(Clone)]
+pub(crate) struct Window {
+    pub(crate) disk: Arc<Disk>,
+    /// Number of members.
+    pub(crate) size: u32,
     /// Held by the aggregator while it writes under a lock of the system, if independent writes
     /// take holes along.
-    pub(crate) locks: Option<&'a Mutex<()>>,
-}
-
-/// Messages to or from each member, one after the other.
-struct Messages {
-    bytes: Vec<u8>,
-    lengths: Vec<u64>,
-}
-
-impl Messages {
-    fn none(size: u32) -> Messages {
-        Messages { bytes: Vec::new(), lengths: vec![0; size as usize] }
-    }
-
-    /// Iterates over the messages in order of rank.
-    fn each(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.bytes[..];
-        self.lengths.iter().map(move |&len| {
-            let (message, after) = rest.split_at((len as usize).min(rest.len()));
-            rest = after;
-            message
-        })
-    }
+    pub(crate) locks: Option<Arc<Mutex<()>>>,
 }
 
 impl TwoPhase<'_> {
-    /// Moves the data; returns the bytes moved and the error of this member's own system calls.
-    pub(crate) fn run(&self, direction: Direction) -> (u64, Result<()>) {
-        let mut outcome = Ok(());
-        let mut end = self.buffer.len();
-        let own = self.aggregators.iter().position(|&rank| rank == self.members.rank());
+    /// Moves the data; returns the bytes moved and the error of this member's own system calls. An
+    /// outer error is one of communication, which ends the access.
+    pub(crate) async fn run(&self, direction: Direction) -> Result<(u64, Result<()>)> {
+        let own = self.aggregators.iter().position(|&rank| rank == self.steps.members().rank());
         let own = own.map(|at| at as u32);
-        for round in 0..self.domains.rounds() {
-            let result = match direction {
-                Direction::Write => self.write_round(own, round),
-                Direction::Read => self.read_round(own, round, &mut end),
-            };
-            match result {
-                Ok(mine) => outcome = outcome.and(mine),
-                Err(lost) => return (0, Err(lost)),
+        let (end, outcome) = match direction {
+            Direction::Write => (self.data.buffer.len(), self.write(own).await?),
+            Direction::Read => self.read(own).await?,
+        };
+        Ok((if outcome.is_ok() { end } else { 0 }, outcome))
+    }
+
+    /// Writes all rounds. While an aggregator writes one, it receives the data of the next.
+    async fn write(&self, own: Option<u32>) -> Result<Result<()>> {
+        let (mut outcome, mut writing) = (Ok(()), None);
+        let rounds = self.domains.rounds();
+        for round in 0..rounds {
+            let received = self.exchange(self.lists(round, true)).await?;
+            if let Some(work) = writing.take() {
+                outcome = outcome.and(self.steps.join(work).await?);
+            }
+            let Some(own) = own else { continue };
+            let (window, part) = (self.window.clone(), self.domains.window_of(own, round));
+            let job = move || window.write(part, &received);
+            if round + 1 < rounds {
+                writing = Some(steps::start(job));
+            } else {
+                outcome = outcome.and(self.steps.work(job).await?);
             }
         }
-        let bytes = if outcome.is_ok() { end } else { 0 };
-        (bytes, outcome)
+        Ok(outcome)
     }
 
-    /// The outer error is one of communication, which ends the access; the inner one of the system.
-    fn write_round(&self, own: Option<u32>, round: i64) -> Result<Result<()>> {
-        let received = self.exchange(self.lists(round, true))?;
-        let Some(own) = own else { return Ok(Ok(())) };
-        Ok(self.write_window(self.domains.window_of(own, round), &received))
-    }
-
-    /// Reads a round; `end` is the number of the buffer's bytes before the end of the file.
-    fn read_round(&self, own: Option<u32>, round: i64, end: &mut u64) -> Result<Result<()>> {
-        let requested = self.exchange(self.lists(round, false))?;
-        let size = self.members.size();
-        let (answers, result) = match own {
-            None => (Messages::none(size), Ok(())),
-            Some(own) => match self.read_window(self.domains.window_of(own, round), &requested) {
+    /// Reads all rounds; returns the number of the buffer's bytes before the end of the file. While
+    /// an aggregator reads one, it receives the requests of the next.
+    async fn read(&self, own: Option<u32>) -> Result<(u64, Result<()>)> {
+        let (mut outcome, mut end) = (Ok(()), self.data.buffer.len());
+        let rounds = self.domains.rounds();
+        let mut requested = self.exchange(self.lists(0, false)).await?;
+        for round in 0..rounds {
+            let is_last = round + 1 == rounds;
+            let reading = own.map(|own| {
+                let (window, part) = (self.window.clone(), self.domains.window_of(own, round));
+                let requested = std::mem::take(&mut requested);
+                move || window.read(part, &requested)
+            });
+            let answers = if is_last {
+                match reading {
+                    Some(job) => self.steps.work(job).await?,
+                    None => Ok(Messages::none(self.window.size)),
+                }
+            } else {
+                let reading = reading.map(steps::start);
+                requested = self.exchange(self.lists(round + 1, false)).await?;
+                self.join_read(reading).await?
+            };
+            let (answers, result) = match answers {
                 Ok(answers) => (answers, Ok(())),
-                Err(error) => (Messages::none(size), Err(error)),
-            },
-        };
-        let received = self.exchange(answers)?;
+                Err(error) => (Messages::none(self.window.size), Err(error)),
+            };
+            outcome = outcome.and(result);
+            let received = self.exchange(answers).await?;
+            self.unpack(&received, round, &mut end);
+        }
+        Ok((end, outcome))
+    }
+
+    async fn join_read(&self, work: Option<Work<Result<Messages>>>) -> Result<Result<Messages>> {
+        match work {
+            Some(work) => self.steps.join(work).await,
+            None => Ok(Ok(Messages::none(self.window.size))),
+        }
+    }
+
+    /// Unpacks what the aggregators read in a round; `end` is the number of the buffer's bytes
+    /// before the end of the file.
+    fn unpack(&self, received: &Messages, round: i64, end: &mut u64) {
         let answers: Vec<&[u8]> = received.each().collect();
         for aggregator in 0..self.domains.aggregators {
             let (first, len) = self.part(aggregator, round);
             let from = answers[self.aggregators[aggregator as usize] as usize];
             let got = (from.len() as u64).min(len);
-            self.buffer.unpack(first, &from[..got as usize]);
+            self.data.buffer.unpack(first, &from[..got as usize]);
             if got < len {
                 *end = (*end).min(first + got);
             }
         }
-        Ok(result)
     }
 
     /// Returns the bytes of the buffer that lie in an aggregator's window: the first and how many.
     fn part(&self, aggregator: u32, round: i64) -> (u64, u64) {
         let (from, to) = self.domains.window_of(aggregator, round);
         let inside = |byte: i64| {
-            self.view.packed_before(byte).saturating_sub(self.packed).min(self.buffer.len())
+            self.view.packed_before(byte).saturating_sub(self.packed).min(self.data.buffer.len())
         };
         let first = inside(from);
         (first, inside(to) - first)
@@ -127,7 +152,7 @@ impl TwoPhase<'_> {
 
     /// Returns the list of pieces for each aggregator, with the data if it is written.
     fn lists(&self, round: i64, with_data: bool) -> Messages {
-        let mut messages = Messages::none(self.members.size());
+        let mut messages = Messages::none(self.steps.members().size());
         let mut found = Vec::new();
         for aggregator in 0..self.domains.aggregators {
             let (first, len) = self.part(aggregator, round);
@@ -141,7 +166,7 @@ impl TwoPhase<'_> {
             if with_data {
                 let at = messages.bytes.len();
                 messages.bytes.resize(at + len as usize, 0);
-                self.buffer.pack(first, &mut messages.bytes[at..]);
+                self.data.buffer.pack(first, &mut messages.bytes[at..]);
             }
             let rank = self.aggregators[aggregator as usize];
             messages.lengths[rank as usize] = (messages.bytes.len() - before) as u64;
@@ -161,13 +186,14 @@ impl TwoPhase<'_> {
         }
     }
 
-    fn exchange(&self, messages: Messages) -> Result<Messages> {
-        let (bytes, lengths) = self.members.exchange(&messages.bytes, &messages.lengths)?;
-        Ok(Messages { bytes, lengths })
+    async fn exchange(&self, messages: Messages) -> Result<Messages> {
+        self.steps.exchange(Exchange::Messages(messages)).await
     }
+}
 
+impl Window {
     /// Puts the pieces of all members together and writes them.
-    fn write_window(&self, (from, to): (i64, i64), received: &Messages) -> Result<()> {
+    fn write(&self, (from, to): (i64, i64), received: &Messages) -> Result<()> {
         let window = (to - from) as u64;
         let mut parts = Vec::new();
         for mut message in received.each() {
@@ -187,8 +213,9 @@ impl TwoPhase<'_> {
                 data = rest;
             }
         }
-        let _thread = self.locks.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
-        let _lock = match self.locks {
+        let _thread =
+            self.locks.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let _lock = match &self.locks {
             Some(_) => {
                 let len = (last.at + last.len - base) as i64;
                 Some(self.disk.lock(from + base as i64, len, true)?)
@@ -204,7 +231,7 @@ impl TwoPhase<'_> {
     }
 
     /// Reads what the members request and returns each one's data, cut at the end of the file.
-    fn read_window(&self, (from, to): (i64, i64), requested: &Messages) -> Result<Messages> {
+    fn read(&self, (from, to): (i64, i64), requested: &Messages) -> Result<Messages> {
         let window = (to - from) as u64;
         let lists = requested.each().map(|mut message| match message.is_empty() {
             true => Ok(Vec::new()),
@@ -212,7 +239,7 @@ impl TwoPhase<'_> {
         });
         let lists: Vec<Vec<Piece>> = lists.collect::<Result<_>>()?;
         let all = pieces::union(lists.iter().flatten().copied().collect());
-        let mut answers = Messages::none(self.members.size());
+        let mut answers = Messages::none(self.size);
         let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(answers) };
         let base = first.at;
         let mut staging = Staging::new(last.at + last.len - base)?;

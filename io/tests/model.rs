@@ -7,15 +7,16 @@
 //! `CASES=n` runs more of them, from `FIRST=n` on, and `FOLDER=path` on another file system. In
 //! continuous integration each day has cases of its own.
 
+use std::collections::HashMap;
 use std::io::Write;
-use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 use fabric::UserBuf;
 use io::{
-    Coordination, Datarep, Direction, File, Members, OpenArgs, Outcome, Position, RemoteWords,
-    SplitKind, UserData, Whence, amode,
+    Coordination, Datarep, Direction, Exchange, File, Members, Messages, OpenArgs, Outcome,
+    Pending, Position, RemoteWords, Resumable, SplitKind, Transit, UserData, Whence, amode,
 };
 use objects::datatype::Counting::Int;
 use objects::{Buffer, Datatype, Info, Result};
@@ -28,17 +29,39 @@ const MAX_MEMBERS: usize = 16;
 /// What the members share.
 struct Hub {
     barrier: Barrier,
-    messages: Mutex<Vec<Vec<Vec<u8>>>>,
+    /// Exchanges that some member has not left, by their number.
+    exchanges: Mutex<HashMap<u64, Swap>>,
+    arrived: Condvar,
     /// What one-sided operations change.
     words: Arc<[AtomicI64; 2]>,
+    size: usize,
     /// Members of each pretended host.
     each_host: u32,
 }
 
+/// An exchange: what each member gave to each, and how many have left.
+struct Swap {
+    given: Vec<Option<Vec<Vec<u8>>>>,
+    left: usize,
+}
+
 impl Hub {
     fn new(size: usize, each_host: u32) -> Arc<Hub> {
-        let (barrier, messages) = (Barrier::new(size), Mutex::new(vec![Vec::new(); size]));
-        Arc::new(Hub { barrier, messages, words: Arc::default(), each_host })
+        let (barrier, exchanges) = (Barrier::new(size), Mutex::default());
+        let (arrived, words) = (Condvar::new(), Arc::default());
+        Arc::new(Hub { barrier, exchanges, arrived, words, size, each_host })
+    }
+
+    /// Returns what a member gets from each, if all have given.
+    fn take(&self, all: &mut HashMap<u64, Swap>, number: u64, rank: u32) -> Option<Vec<Vec<u8>>> {
+        let swap = all.get_mut(&number)?;
+        let part = |given: &Option<Vec<Vec<u8>>>| Some(given.as_ref()?[rank as usize].clone());
+        let got: Vec<Vec<u8>> = swap.given.iter().map(part).collect::<Option<_>>()?;
+        swap.left += 1;
+        if swap.left == self.size {
+            all.remove(&number);
+        }
+        Some(got)
     }
 }
 
@@ -67,19 +90,65 @@ impl RemoteWords for Words {
 /// One member of a group of threads.
 struct Thread {
     rank: u32,
-    size: u32,
     hub: Arc<Hub>,
+    /// The number of its next exchange.
+    next: AtomicU64,
+    /// Accesses that go on.
+    started: Mutex<Vec<Box<dyn Resumable>>>,
+}
+
+/// An exchange of one member.
+struct Given {
+    hub: Arc<Hub>,
+    rank: u32,
+    number: u64,
+    /// The member whose bytes all get.
+    root: Option<u32>,
+    has_lengths: bool,
+}
+
+impl Given {
+    fn messages(&self, mut got: Vec<Vec<u8>>) -> Messages {
+        if let Some(root) = self.root {
+            got = vec![got.swap_remove(root as usize)];
+        }
+        let lengths = got.iter().map(|message| message.len() as u64);
+        let lengths = if self.has_lengths { lengths.collect() } else { Vec::new() };
+        Messages { bytes: got.concat(), lengths }
+    }
+}
+
+impl Transit for Given {
+    fn result(&mut self) -> Option<Result<Messages>> {
+        let got = self.hub.take(&mut self.hub.exchanges.lock().unwrap(), self.number, self.rank)?;
+        Some(Ok(self.messages(got)))
+    }
 }
 
 impl Thread {
-    /// Gives each member one message; returns those for this one.
-    fn swap(&self, messages: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        self.hub.messages.lock().unwrap()[self.rank as usize] = messages;
-        self.hub.barrier.wait();
-        let mine = self.rank as usize;
-        let got = self.hub.messages.lock().unwrap().iter().map(|from| from[mine].clone()).collect();
-        self.hub.barrier.wait();
-        got
+    fn new(rank: usize, hub: Arc<Hub>) -> Arc<Thread> {
+        let (next, started) = Default::default();
+        Arc::new(Thread { rank: rank as u32, hub, next, started })
+    }
+
+    /// Gives each member its message.
+    fn give(&self, exchange: Exchange) -> Given {
+        let size = self.hub.size;
+        let (root, has_lengths, given) = match exchange {
+            Exchange::Allgather(mine) => (None, false, vec![mine; size]),
+            Exchange::Broadcast { root, bytes } => (Some(root), false, vec![bytes; size]),
+            Exchange::Messages(Messages { bytes, lengths }) => {
+                let mut rest = &bytes[..];
+                let part = |&len: &u64| rest.split_off(..len as usize).unwrap().to_vec();
+                (None, true, lengths.iter().map(part).collect())
+            }
+        };
+        let number = self.next.fetch_add(1, SeqCst);
+        let mut all = self.hub.exchanges.lock().unwrap();
+        let swap = all.entry(number).or_insert_with(|| Swap { given: vec![None; size], left: 0 });
+        swap.given[self.rank as usize] = Some(given);
+        self.hub.arrived.notify_all();
+        Given { hub: self.hub.clone(), rank: self.rank, number, root, has_lengths }
     }
 }
 
@@ -89,7 +158,7 @@ impl Members for Thread {
     }
 
     fn size(&self) -> u32 {
-        self.size
+        self.hub.size as u32
     }
 
     fn host(&self) -> u32 {
@@ -100,25 +169,30 @@ impl Members for Thread {
         Ok(Box::new(Words(self.hub.words.clone())))
     }
 
-    fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        Ok(self.swap(vec![mine.to_vec(); self.size as usize]).concat())
+    fn run(&self, exchange: Exchange) -> Result<Messages> {
+        let given = self.give(exchange);
+        let mut all = self.hub.exchanges.lock().unwrap();
+        loop {
+            if let Some(got) = self.hub.take(&mut all, given.number, self.rank) {
+                return Ok(given.messages(got));
+            }
+            all = self.hub.arrived.wait(all).unwrap();
+        }
     }
 
-    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<()> {
-        let all = self.swap(vec![bytes.to_vec(); self.size as usize]);
-        bytes.copy_from_slice(&all[root as usize]);
-        Ok(())
+    fn begin(&self, exchange: Exchange) -> Result<Box<dyn Transit>> {
+        Ok(Box::new(self.give(exchange)))
     }
 
-    fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
-        let mut rest = messages;
-        let parts = lengths.iter().map(|&len| {
-            let (message, after) = rest.split_at(len as usize);
-            rest = after;
-            message.to_vec()
-        });
-        let got = self.swap(parts.collect());
-        Ok((got.concat(), got.iter().map(|message| message.len() as u64).collect()))
+    fn drive(&self, access: Box<dyn Resumable>) {
+        self.started.lock().unwrap().push(access);
+    }
+
+    fn wait(&self, pending: &Arc<Pending>) {
+        while !pending.is_done() {
+            self.started.lock().unwrap().retain_mut(|access| !access.resume());
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -209,8 +283,8 @@ enum Call {
     Individual(Coordination),
     /// In order of rank at the shared pointer.
     Ordered,
-    /// A nonblocking one at the individual pointer.
-    Nonblocking,
+    /// Two nonblocking ones at the individual pointer, both started before either is waited for.
+    Nonblocking(Coordination),
     /// A split collective of this kind.
     Split(SplitKind),
 }
@@ -246,7 +320,9 @@ impl Step {
             At(Independent),
             Individual(Collective),
             Individual(Independent),
-            Nonblocking,
+            Nonblocking(Independent),
+            Nonblocking(Collective),
+            Nonblocking(Collective),
             Ordered,
             Split(SplitKind::At),
             Split(SplitKind::All),
@@ -267,10 +343,14 @@ impl Step {
 }
 
 /// Makes the calls of one operation on one member.
-fn perform(file: &Arc<File>, step: &Step, user: UserData) -> Outcome {
+fn perform(file: &Arc<File>, step: &Step, memory: &mut [u8]) -> Outcome {
+    if let Call::Nonblocking(coordination) = step.call {
+        return perform_two(file, step, coordination, memory);
+    }
+    let user = data(memory, step.gaps);
     let (direction, offset) = (step.direction, step.offset as i64);
     match step.call {
-        Call::Individual(_) | Call::Nonblocking | Call::Split(SplitKind::All) => {
+        Call::Individual(_) | Call::Split(SplitKind::All) => {
             file.seek(offset, Whence::Set).unwrap();
         }
         Call::Ordered | Call::Split(SplitKind::Ordered) => {
@@ -282,18 +362,34 @@ fn perform(file: &Arc<File>, step: &Step, user: UserData) -> Outcome {
         Call::At(how) => file.access(direction, Position::At(offset), how, Ok(user)),
         Call::Individual(how) => file.access(direction, Position::Individual, how, Ok(user)),
         Call::Ordered => file.access_ordered(direction, Ok(user)),
-        Call::Nonblocking => {
-            let pending = file.start(direction, Position::Individual, user).unwrap();
-            while !pending.is_done() {
-                std::thread::yield_now();
-            }
-            pending.take().unwrap()
-        }
+        Call::Nonblocking(_) => unreachable!("done above"),
         Call::Split(kind) => {
             file.begin_split(kind, direction, offset, Ok(user)).unwrap();
             file.end_split(kind, direction)
         }
     }
+}
+
+/// Starts two accesses, each of a part of the memory, and waits for both.
+fn perform_two(
+    file: &Arc<File>,
+    step: &Step,
+    coordination: Coordination,
+    memory: &mut [u8],
+) -> Outcome {
+    file.seek(step.offset as i64, Whence::Set).unwrap();
+    let stretch = if step.gaps { 2 } else { 1 };
+    let (first, second) = memory.split_at_mut(memory.len() / stretch / 3 * stretch);
+    let pending = [first, second].map(|part| {
+        let data = Ok(data(part, step.gaps));
+        file.start(step.direction, Position::Individual, coordination, data).unwrap()
+    });
+    let outcomes = pending.map(|pending| {
+        file.wait(&pending);
+        pending.take().unwrap()
+    });
+    let [first, second] = outcomes;
+    Outcome { bytes: first.bytes + second.bytes, error: first.error.or(second.error) }
 }
 
 fn hints(rng: &mut fastrand::Rng) -> Info {
@@ -306,6 +402,8 @@ fn hints(rng: &mut fastrand::Rng) -> Info {
     info.set("romio_ds_write", *rng.choice(&["enable", "disable", "automatic"]).unwrap()).unwrap();
     info.set("ind_rd_buffer_size", rng.u32(1..3000).to_string()).unwrap();
     info.set("striping_unit", rng.u32(1..20_000).to_string()).unwrap();
+    info.set("direct_read", rng.bool().to_string()).unwrap();
+    info.set("direct_write", rng.bool().to_string()).unwrap();
     info.set("cb_buffer_size", (4096 << rng.u32(0..4)).to_string()).unwrap();
     info
 }
@@ -363,25 +461,32 @@ fn case(seed: u64) {
         }
         models.push(next);
     }
+    let amode = amode::CREATE | amode::RDWR;
+    let args = OpenArgs { path: path.clone(), amode, info };
+    on_each(&hub, seed, &args, |rank, file| {
+        run(file, seed, rank, &views[rank], &steps, &models, &hub);
+    });
+    let found = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(found == *models.last().unwrap(), "seed {seed}: the file differs from the model");
+}
+
+/// Opens a file on all members, each a thread, runs `work` on each, and closes the file.
+fn on_each(hub: &Arc<Hub>, seed: u64, args: &OpenArgs, work: impl Fn(usize, &Arc<File>) + Sync) {
     std::thread::scope(|scope| {
-        for rank in 0..size {
-            let (hub, views, steps, models) = (hub.clone(), &views, &steps, &models);
-            let (path, info) = (path.clone(), info.clone());
+        for rank in 0..hub.size {
+            let work = &work;
             scope.spawn(move || {
                 let _bail = Bail(seed);
-                let member = Thread { rank: rank as u32, size: size as u32, hub: hub.clone() };
-                let amode = amode::CREATE | amode::RDWR;
-                let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
-                let file = Arc::new(file);
-                run(&file, seed, rank, &views[rank], steps, models, &hub);
+                let OpenArgs { path, amode, info } = args;
+                let args = OpenArgs { path: path.clone(), amode: *amode, info: info.clone() };
+                let file = Arc::new(io::open(Thread::new(rank, hub.clone()), Ok(args)).unwrap());
+                work(rank, &file);
                 file.begin_close().unwrap();
                 file.end_close().unwrap();
             });
         }
     });
-    let found = std::fs::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    assert!(found == *models.last().unwrap(), "seed {seed}: the file differs from the model");
 }
 
 /// Makes the calls of one member and checks what it reads.
@@ -394,9 +499,7 @@ fn run(
     models: &[Vec<u8>],
     hub: &Hub,
 ) {
-    let byte = Datatype::byte().clone();
-    let types = Ok((byte, view.filetype.clone()));
-    file.set_view(Some(view.disp), types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
+    show(file, view.disp, view.filetype.clone());
     for (number, step) in steps.iter().enumerate() {
         file.set_atomicity(step.atomic).unwrap();
         let len = step.lengths[rank];
@@ -405,8 +508,7 @@ fn run(
         if step.direction == Direction::Write {
             (0..len).for_each(|at| memory[at * stretch] = value(seed, number, rank, at));
         }
-        let user = data(&mut memory, step.gaps);
-        let outcome = perform(file, step, user);
+        let outcome = perform(file, step, &mut memory);
         let first = step.offset_of(rank);
         assert!(outcome.error.is_none(), "seed {seed} step {number}: {:?}", outcome.error);
         let model = &models[number + 1];
@@ -436,41 +538,38 @@ fn atomic_accesses_do_not_mix() {
     const SIZE: usize = 5;
     const LEN: usize = 3000;
     let (path, hub) = (scratch("atomic"), Hub::new(SIZE, SIZE as u32));
-    std::thread::scope(|scope| {
-        for rank in 0..SIZE {
-            let (hub, path) = (hub.clone(), path.clone());
-            scope.spawn(move || {
-                let _bail = Bail(0);
-                let member = Thread { rank: rank as u32, size: SIZE as u32, hub };
-                let (amode, info) = (amode::CREATE | amode::RDWR, Info::new());
-                let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
-                let filetype = Datatype::vector(Int, 10, 3, 7, Datatype::byte()).unwrap();
-                filetype.commit();
-                let types = Ok((Datatype::byte().clone(), filetype));
-                file.set_view(Some(5), types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
-                file.set_atomicity(true).unwrap();
-                let access = |direction, memory: &mut [u8], coordination| {
-                    let data = Ok(data(memory, false));
-                    let outcome = file.access(direction, Position::At(0), coordination, data);
-                    assert!(outcome.error.is_none(), "{:?}", outcome.error);
-                };
-                let mut memory = vec![99; LEN];
-                access(Direction::Write, &mut memory, Coordination::Collective);
-                for round in 0..100 {
-                    if (rank + round) % 3 == 0 {
-                        access(Direction::Read, &mut memory, Coordination::Independent);
-                        assert!(memory.iter().all(|byte| *byte == memory[0]), "round {round}");
-                    } else {
-                        memory.fill((round * SIZE + rank) as u8);
-                        access(Direction::Write, &mut memory, Coordination::Independent);
-                    }
-                }
-                file.begin_close().unwrap();
-                file.end_close().unwrap();
-            });
+    let (amode, info) = (amode::CREATE | amode::RDWR, Info::new());
+    on_each(&hub, 0, &OpenArgs { path: path.clone(), amode, info }, |rank, file| {
+        let filetype = Datatype::vector(Int, 10, 3, 7, Datatype::byte()).unwrap();
+        show(file, 5, filetype);
+        file.set_atomicity(true).unwrap();
+        let mut memory = vec![99; LEN];
+        access(file, Direction::Write, &mut memory, Coordination::Collective);
+        for round in 0..100 {
+            if (rank + round) % 3 == 0 {
+                access(file, Direction::Read, &mut memory, Coordination::Independent);
+                assert!(memory.iter().all(|byte| *byte == memory[0]), "round {round}");
+            } else {
+                memory.fill((round * SIZE + rank) as u8);
+                access(file, Direction::Write, &mut memory, Coordination::Independent);
+            }
         }
     });
     std::fs::remove_file(&path).unwrap();
+}
+
+/// Sets a view of bytes.
+fn show(file: &Arc<File>, disp: i64, filetype: Datatype) {
+    filetype.commit();
+    let types = Ok((Datatype::byte().clone(), filetype));
+    file.set_view(Some(disp), types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
+}
+
+/// Reads or writes at the start of the view.
+fn access(file: &Arc<File>, direction: Direction, memory: &mut [u8], coordination: Coordination) {
+    let data = Ok(data(memory, false));
+    let outcome = file.access(direction, Position::At(0), coordination, data);
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
 }
 
 /// Returns the first case of a run: on a machine of continuous integration, other ones each day.
@@ -496,36 +595,20 @@ fn sieved_writes_lose_no_byte() {
     const SIZE: usize = 4;
     const LEN: usize = 32 << 10;
     let (path, hub) = (scratch("sieved"), Hub::new(SIZE, SIZE as u32));
-    std::thread::scope(|scope| {
-        for rank in 0..SIZE {
-            let (hub, path) = (hub.clone(), path.clone());
-            scope.spawn(move || {
-                let _bail = Bail(0);
-                let member = Thread { rank: rank as u32, size: SIZE as u32, hub: hub.clone() };
-                let (amode, mut info) = (amode::CREATE | amode::RDWR, Info::new());
-                info.set("romio_ds_write", "enable").unwrap();
-                info.set("ind_rd_buffer_size", "8192").unwrap();
-                let file = io::open(Box::new(member), Ok(OpenArgs { path, amode, info })).unwrap();
-                let piece = Datatype::contiguous(Int, 8, Datatype::byte()).unwrap();
-                let filetype = Datatype::resized(Int, &piece, 0, 8 * SIZE as i64).unwrap();
-                filetype.commit();
-                let types = Ok((Datatype::byte().clone(), filetype));
-                let disp = Some(8 * rank as i64);
-                file.set_view(disp, types, Ok(Datarep::Native), Ok(Info::new())).unwrap();
-                for round in 1..20 {
-                    let mut memory = vec![round; LEN];
-                    for direction in [Direction::Write, Direction::Read] {
-                        hub.barrier.wait();
-                        let data = Ok(data(&mut memory, false));
-                        let (at, how) = (Position::At(0), Coordination::Independent);
-                        let outcome = file.access(direction, at, how, data);
-                        assert!(outcome.error.is_none(), "{:?}", outcome.error);
-                    }
-                    assert!(memory.iter().all(|byte| *byte == round), "round {round} rank {rank}");
-                }
-                file.begin_close().unwrap();
-                file.end_close().unwrap();
-            });
+    let (amode, mut info) = (amode::CREATE | amode::RDWR, Info::new());
+    info.set("romio_ds_write", "enable").unwrap();
+    info.set("ind_rd_buffer_size", "8192").unwrap();
+    on_each(&hub, 0, &OpenArgs { path: path.clone(), amode, info }, |rank, file| {
+        let piece = Datatype::contiguous(Int, 8, Datatype::byte()).unwrap();
+        let filetype = Datatype::resized(Int, &piece, 0, 8 * SIZE as i64).unwrap();
+        show(file, 8 * rank as i64, filetype);
+        for round in 1..20 {
+            let mut memory = vec![round; LEN];
+            for direction in [Direction::Write, Direction::Read] {
+                hub.barrier.wait();
+                access(file, direction, &mut memory, Coordination::Independent);
+            }
+            assert!(memory.iter().all(|byte| *byte == round), "round {round} rank {rank}");
         }
     });
     std::fs::remove_file(&path).unwrap();

@@ -1,13 +1,14 @@
 //! MPI-5.0 §14.4: nonblocking reads and writes of files.
 //!
-//! A collective form starts the same access as the independent one: the standard demands no
-//! synchronisation, and members need not wait for each other.
+//! A collective form passes wrong arguments on, like the blocking one: the request of each member
+//! then ends with an error.
 
 use std::os::raw::c_void;
 
+use io::Coordination::{Collective, Independent};
 use io::Direction::{Read, Write};
 use io::Position::{At, Individual, Shared};
-use io::{Direction, Position, UserData};
+use io::{Coordination, Direction, Position, UserData};
 use objects::Result;
 use runtime::files;
 
@@ -18,14 +19,14 @@ use crate::file_access::user_data;
 /// Starts an access and stores its request.
 unsafe fn start(
     fh: MPI_File,
-    how: (Direction, Position),
+    how: (Direction, Position, Coordination),
     data: Result<UserData>,
     request: *mut MPI_Request,
 ) -> Result<()> {
     if request.is_null() {
         return Err(null_argument("request"));
     }
-    let pending = files::file(fh.0)?.start(how.0, how.1, data?)?;
+    let pending = files::file(fh.0)?.start(how.0, how.1, how.2, data)?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(request, MPI_Request(files::request(fh.0, pending)), "request") }
 }
@@ -38,7 +39,7 @@ pub(crate) unsafe fn file_iread(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Read, Individual), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Read, Individual, Independent), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iread_all(
@@ -49,7 +50,7 @@ pub(crate) unsafe fn file_iread_all(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Read, Individual), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Read, Individual, Collective), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iread_at(
@@ -61,7 +62,7 @@ pub(crate) unsafe fn file_iread_at(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Read, At(offset)), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Read, At(offset), Independent), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iread_at_all(
@@ -73,7 +74,7 @@ pub(crate) unsafe fn file_iread_at_all(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Read, At(offset)), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Read, At(offset), Collective), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iread_shared(
@@ -84,7 +85,7 @@ pub(crate) unsafe fn file_iread_shared(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Read, Shared), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Read, Shared, Independent), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iwrite(
@@ -95,7 +96,7 @@ pub(crate) unsafe fn file_iwrite(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Write, Individual), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Write, Individual, Independent), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iwrite_all(
@@ -106,7 +107,7 @@ pub(crate) unsafe fn file_iwrite_all(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Write, Individual), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Write, Individual, Collective), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iwrite_at(
@@ -118,7 +119,7 @@ pub(crate) unsafe fn file_iwrite_at(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Write, At(offset)), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Write, At(offset), Independent), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iwrite_at_all(
@@ -130,7 +131,7 @@ pub(crate) unsafe fn file_iwrite_at_all(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Write, At(offset)), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Write, At(offset), Collective), user_data(buf, count, datatype), request) }
 }
 
 pub(crate) unsafe fn file_iwrite_shared(
@@ -141,5 +142,5 @@ pub(crate) unsafe fn file_iwrite_shared(
     request: *mut MPI_Request,
 ) -> Result<()> {
     // SAFETY: the user's buffer, valid until the request is complete, and pointer.
-    unsafe { start(fh, (Write, Shared), user_data(buf, count, datatype), request) }
+    unsafe { start(fh, (Write, Shared, Independent), user_data(buf, count, datatype), request) }
 }

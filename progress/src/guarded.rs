@@ -31,6 +31,11 @@ pub trait Guarded: 'static {
     /// Takes back the result of a call.
     fn resume(&mut self, done: Self::Return);
 
+    /// Returns true for a call that only threads of the application make, not the progress thread.
+    fn is_of_application(_call: &Self::Call) -> bool {
+        true
+    }
+
     /// Keeps a call for a thread of the application: the progress thread must not make it.
     fn postpone(&mut self, call: Self::Call);
 

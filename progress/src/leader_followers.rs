@@ -529,7 +529,7 @@ impl<S: Guarded> Scheduler<'_, S> {
                 self.run_predicates_after_round(me);
                 self.demoted(me).map_or(Round::Moved, Round::Over)
             }
-            Progress::Call(call) if me.is_progress_thread => {
+            Progress::Call(call) if me.is_progress_thread && S::is_of_application(&call) => {
                 self.state.postpone(call);
                 self.step_down();
                 Round::Over(Next::Follow)

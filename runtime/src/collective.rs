@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bootstrap::Job;
-use collectives::operation::{Blocks, Data, Operation, Types, Vector};
+use collectives::operation::{Data, Operation, Vector};
 use collectives::{
     CollectiveId, HostSegment, InlineRun, Plan, Planner, Suspended, Thresholds, rule_text,
 };
@@ -139,6 +139,12 @@ impl Process {
         self.start_numbered(plan, sequence)
     }
 
+    /// Takes the result of a collective that has ended.
+    fn result_of(&mut self, id: CollectiveId, comm: usize) -> Option<Result<()>> {
+        let result = self.core().ok()?.collectives.finish(id)?;
+        Some(result.map_err(|fault| fault::explain_collective(self, comm, &fault)))
+    }
+
     /// Starts a plan that has its number already.
     pub(crate) fn start_numbered(&mut self, plan: Plan, sequence: i32) -> Result<CollectiveId> {
         let core = self.core()?;
@@ -254,12 +260,17 @@ pub fn init(comm: usize, plan: Plan) -> Result<usize> {
     })
 }
 
-fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
+/// Waits until a collective has ended.
+pub(crate) fn wait_for(id: CollectiveId, comm: usize) -> Result<()> {
     block_on(|p| {
         p.wait_target = WaitTarget::Collective(id);
-        let result = p.core().ok()?.collectives.finish(id)?;
-        Some(result.map_err(|fault| fault::explain_collective(p, comm, &fault)))
+        p.result_of(id, comm)
     })
+}
+
+/// Returns the result of a collective if it has ended.
+pub(crate) fn poll_for(id: CollectiveId, comm: usize) -> Option<Result<()>> {
+    with(|p| p.result_of(id, comm))
 }
 
 impl Agreement {
@@ -316,46 +327,8 @@ fn gather_all(kind: CollectiveKind, comm: usize, members: &Comm, mine: &[u8]) ->
     Ok(all)
 }
 
-/// Sends each member of an intracommunicator a message and returns those for this process, with
-/// their lengths; messages are in order of rank, one after the other. Collective.
-pub(crate) fn exchange_messages(
-    comm: usize,
-    messages: &[u8],
-    lengths: &[u64],
-) -> Result<(Vec<u8>, Vec<u64>)> {
-    let (members, ty) = (with(|p| p.comm(comm).map(Comm::local))?, predefined_type(BYTE));
-    let (mut own, mut theirs) = (lengths.to_vec(), vec![0u64; lengths.len()]);
-    let bytes_of = |words: &[u64]| std::mem::size_of_val(words) as u64;
-    // SAFETY: both vectors live until `run_as` returns, when the collective has ended. Neither is
-    // used or moved before.
-    let (send, recv) = unsafe {
-        (
-            Area::of(own.as_mut_ptr().cast(), bytes_of(&own), ty),
-            Area::of(theirs.as_mut_ptr().cast(), bytes_of(&theirs), ty),
-        )
-    };
-    let (send, recv) = (Data { area: send, count: 8, ty }, Data { area: recv, count: 8, ty });
-    let sizes = Operation::Alltoall { send: Some(send), recv };
-    run_as(CollectiveKind::Internal, comm, &members, &sizes)?;
-    let mut received = vec![0u8; theirs.iter().sum::<u64>() as usize];
-    // SAFETY: the vector and the caller's bytes, which are only read, live until `run_as` returns.
-    let (send, recv) = unsafe {
-        (
-            Area::of(messages.as_ptr().cast_mut(), messages.len() as u64, ty),
-            Area::of(received.as_mut_ptr(), received.len() as u64, ty),
-        )
-    };
-    let (send_at, recv_at) = (starts(lengths), starts(&theirs));
-    let types = Types::One(ty);
-    let send = Some(Blocks { area: send, counts: lengths, displs: &send_at, types });
-    let recv = Blocks { area: recv, counts: &theirs, displs: &recv_at, types };
-    let data = Operation::Alltoallv { send, recv };
-    run_as(CollectiveKind::Internal, comm, &members, &data)?;
-    Ok((received, theirs))
-}
-
 /// Returns where each of several blocks that follow each other begins.
-fn starts(lengths: &[u64]) -> Vec<i64> {
+pub(crate) fn starts(lengths: &[u64]) -> Vec<i64> {
     let sums = lengths.iter().scan(0, |next, &len| {
         let start = *next;
         *next += len as i64;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use io::{Datareps, File};
 use objects::{Errhandler, HandleKind, Status, Table};
 
+use crate::file_tasks::FileTasks;
 use crate::outcome::Outcome;
 
 /// The files of a process.
@@ -17,6 +18,8 @@ pub struct Files {
     pub datareps: Datareps,
     /// What `report.io` prints: the files that were closed.
     pub(crate) reports: Vec<String>,
+    /// Collective accesses that go on after their calls.
+    pub(crate) tasks: FileTasks,
 }
 
 /// A file with a handle.
@@ -36,6 +39,7 @@ impl Files {
             default_errhandler: Errhandler::Return,
             datareps: Datareps::new(),
             reports: Vec::new(),
+            tasks: FileTasks::new(),
         }
     }
 }

@@ -7,16 +7,16 @@
 
 use std::sync::Arc;
 
-use fabric::CollectiveKind;
-use io::{File, Members, OpenArgs, RemoteWords};
+use io::{Exchange, File, Members, Messages, OpenArgs, Pending, RemoteWords, Resumable, Transit};
 use objects::{Class, Comm, Errhandler, Error, Result};
 
-use crate::collective;
 use crate::communicator::duplicate;
+use crate::file_exchange::{FileExchange, of_file};
 use crate::file_table::OpenFile;
 pub use crate::file_table::status_of;
+use crate::file_tasks::{Current, FileTask};
 use crate::file_words::FileWords;
-use crate::lock::with;
+use crate::lock::{block_on, with};
 use crate::process::{Process, bad_handle, bad_predefined, predefined};
 use crate::request::{Request, State};
 
@@ -72,8 +72,14 @@ pub fn open(comm: usize, args: Result<OpenArgs>) -> Result<usize> {
     let (rank, size) = (own.rank(), own.size());
     let host = with(|p| p.core().map(|core| core.job.local_ranks().first().copied()))?;
     let handle = with(|p| p.comms.insert(own)) as usize;
-    let members = FileMembers { comm: handle, rank, size, host: host.unwrap_or_default() };
-    match io::open(Box::new(members), args) {
+    let members = FileMembers {
+        comm: handle,
+        rank,
+        size,
+        host: host.unwrap_or_default(),
+        current: Current::default(),
+    };
+    match io::open(Arc::new(members), args) {
         Ok(file) => with(|p| {
             let errhandler = p.tables.files.default_errhandler;
             let open = OpenFile { file: Arc::new(file), errhandler, comm: handle };
@@ -117,6 +123,7 @@ struct FileMembers {
     size: u32,
     /// The first rank of this host in the job.
     host: u32,
+    current: Current,
 }
 
 impl Members for FileMembers {
@@ -132,25 +139,25 @@ impl Members for FileMembers {
         self.host
     }
 
-    fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        collective::exchange_as(CollectiveKind::Internal, self.comm, mine).map_err(of_file)
+    fn run(&self, exchange: Exchange) -> Result<Messages> {
+        FileExchange::begin(self.comm, &self.current, exchange)?.wait()
     }
 
-    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<()> {
-        collective::broadcast_as(CollectiveKind::Internal, self.comm, root, bytes).map_err(of_file)
+    fn begin(&self, exchange: Exchange) -> Result<Box<dyn Transit>> {
+        Ok(Box::new(FileExchange::begin(self.comm, &self.current, exchange)?))
     }
 
-    fn exchange(&self, messages: &[u8], lengths: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
-        collective::exchange_messages(self.comm, messages, lengths).map_err(of_file)
+    fn drive(&self, access: Box<dyn Resumable>) {
+        let task = FileTask::new(access, self.current.clone());
+        with(|p| p.tables.files.tasks.push(task));
+    }
+
+    fn wait(&self, pending: &Arc<Pending>) {
+        block_on(|_| pending.is_done().then_some(()));
     }
 
     fn remote_words(&self) -> Result<Box<dyn RemoteWords>> {
         let words = FileWords::create(self.comm, self.rank).map_err(of_file)?;
         Ok(Box::new(words))
     }
-}
-
-/// Makes an error of the file's communicator an error of the call.
-fn of_file(error: Error) -> Error {
-    Error::new(error.class(), error.detail())
 }

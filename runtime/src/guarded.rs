@@ -6,7 +6,6 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use collectives::{UserCall, UserReturn};
 use fabric::WaitOn;
 use io::pending::Sleep;
 use progress::{Guarded, ParkTarget, Progress};
@@ -14,19 +13,19 @@ use progress::{Guarded, ParkTarget, Progress};
 use crate::abort;
 use crate::blocked_on;
 use crate::incidents::Incidents;
+use crate::outside_call::{OutsideCall, OutsideReturn};
 use crate::process::Process;
 use crate::stack::Stack;
 use crate::usage;
 
 impl Guarded for Process {
-    /// A user's reduction function.
-    type Call = Box<UserCall>;
-    type Return = UserReturn;
+    type Call = Box<OutsideCall>;
+    type Return = OutsideReturn;
 
     /// Polls the transports, advances collectives, and frees the buffers of buffered sends that
     /// have left.
     #[inline(always)]
-    fn progress(&mut self) -> Progress<Box<UserCall>> {
+    fn progress(&mut self) -> Progress<Box<OutsideCall>> {
         let Some(core) = &mut self.core else { return Progress::Idle };
         let mut moved = core.stack.progress();
         // One branch in the usual case, in which there is nothing of all this.
@@ -45,34 +44,58 @@ impl Guarded for Process {
                 // A rank that only answers notices still waits, so its report stays. Messages may
                 // have come in the same round: all waiters look.
                 Incidents::Notices => return Progress::Moved,
-                Incidents::Failures => moved = true,
+                Incidents::Failures => {
+                    // A failure ends collectives that accesses to files wait for.
+                    io::pending::announce();
+                    moved = true;
+                }
             }
         }
-        if !moved && !io::pending::take_news() {
-            return Progress::Idle;
+        if !moved {
+            if !io::pending::take_news() {
+                return Progress::Idle;
+            }
+            if let Some(call) = self.ready_file_task() {
+                return Progress::Call(call);
+            }
         }
         blocked_on::has_moved();
         Progress::Moved
     }
 
-    fn run(call: Box<UserCall>) -> UserReturn {
-        call.run()
-    }
-
-    fn resume(&mut self, done: UserReturn) {
-        if let Some(core) = &mut self.core {
-            core.collectives.resume(done);
+    fn run(call: Box<OutsideCall>) -> OutsideReturn {
+        match *call {
+            OutsideCall::User(call) => OutsideReturn::User(call.run()),
+            OutsideCall::File(task) => OutsideReturn::File(task.resume()),
         }
     }
 
-    fn postpone(&mut self, call: Box<UserCall>) {
+    fn resume(&mut self, done: OutsideReturn) {
+        match done {
+            OutsideReturn::User(done) => {
+                if let Some(core) = &mut self.core {
+                    core.collectives.resume(done);
+                }
+            }
+            OutsideReturn::File(Some(task)) => self.tables.files.tasks.push(task),
+            // Another access may wait for the one that is done.
+            OutsideReturn::File(None) => io::pending::announce(),
+        }
+    }
+
+    fn is_of_application(call: &Box<OutsideCall>) -> bool {
+        matches!(**call, OutsideCall::User(_))
+    }
+
+    fn postpone(&mut self, call: Box<OutsideCall>) {
         if let Some(core) = &mut self.core {
             core.postponed = Some(call);
         }
     }
 
     fn arm(&mut self) -> Option<ParkTarget> {
-        if self.take_failures() {
+        let has_file_work = io::pending::has_news() && !self.tables.files.tasks.is_empty();
+        if has_file_work || self.take_failures() {
             return None;
         }
         let core = self.core.as_deref_mut()?;
@@ -113,6 +136,7 @@ impl Guarded for Process {
         let Some(core) = &mut self.core else { return false };
         // A leader that parked before an access began does not poll its descriptor.
         io::pending::is_active()
+            || (io::pending::has_news() && !self.tables.files.tasks.is_empty())
             || !core.collectives.is_empty()
             || (core.stack.has_work() && core.stack.arm().is_none())
     }
@@ -155,7 +179,7 @@ impl Process {
     /// Advances what is in progress beside messages; true if anything happened. `Err`: a user's
     /// reduction function is to be called first.
     #[inline(always)]
-    fn advance_pending(&mut self) -> Result<bool, Box<UserCall>> {
+    fn advance_pending(&mut self) -> Result<bool, Box<OutsideCall>> {
         let Some(core) = &mut self.core else { return Ok(false) };
         let mut moved = false;
         if core.stack.protocols.rma.tickets() > 0 {
@@ -169,7 +193,7 @@ impl Process {
             match core.collectives.advance(&mut protocols.pt2pt, endpoint) {
                 collectives::Advance::Idle => {}
                 collectives::Advance::Moved => moved = true,
-                collectives::Advance::User(call) => return Err(Box::new(call)),
+                collectives::Advance::User(call) => return Err(Box::new(OutsideCall::User(call))),
             }
         }
         if !self.bsend.is_idle() {
@@ -178,7 +202,20 @@ impl Process {
         if !core.unannounced.is_empty() {
             moved |= self.post_announced();
         }
+        if moved && let Some(call) = self.ready_file_task() {
+            return Err(call);
+        }
         Ok(moved)
+    }
+
+    /// Takes an access to a file that can go on.
+    fn ready_file_task(&mut self) -> Option<Box<OutsideCall>> {
+        let tasks = &mut self.tables.files.tasks;
+        if tasks.is_empty() {
+            return None;
+        }
+        let task = tasks.take_ready(&self.core.as_ref()?.collectives)?;
+        Some(Box::new(OutsideCall::File(task)))
     }
 }
 

@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 
 use bootstrap::Job;
-use collectives::{Active, Planner, UserCall};
+use collectives::{Active, Planner};
 use objects::{
     Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale,
     Table,
@@ -21,6 +21,7 @@ use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
 use crate::errhandlers::Errhandlers;
 use crate::file_table::Files;
+use crate::outside_call::OutsideCall;
 use crate::request::Request;
 use crate::stack::Stack;
 use crate::wait_target::WaitTarget;
@@ -109,7 +110,7 @@ pub struct Core {
     /// Knob `report.io`.
     pub(crate) report_io: bool,
     /// A call of a user's reduction function that the progress thread must not make.
-    pub(crate) postponed: Option<Box<UserCall>>,
+    pub(crate) postponed: Option<Box<OutsideCall>>,
     /// The collective segments that this process owns.
     pub(crate) coll_segments: CollSegments,
     /// The number of the last proposal of a context id; see `contexts`.

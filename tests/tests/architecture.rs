@@ -64,6 +64,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/announcement.rs",
     "runtime/src/bsend.rs",
     "runtime/src/collective.rs",
+    "runtime/src/file_exchange.rs",
     "runtime/src/file_words.rs",
     "runtime/src/generalized.rs",
     "runtime/src/guarded.rs",
