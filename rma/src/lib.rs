@@ -17,9 +17,10 @@
 //! Invariants: nothing that a peer sends can panic the engine or make it touch memory outside of
 //! the window. Memory grows with the targets used and the operations under way.
 
-#![deny(unsafe_code)] // allowed in `atomic` and `control`
+#![deny(unsafe_code)] // allowed in `atomic`, `attached` and `control`
 
 mod atomic;
+mod attached;
 mod blocked_on;
 mod check;
 mod conflict;
@@ -42,6 +43,7 @@ mod window;
 mod windows;
 mod wire;
 
+pub use attached::Attached;
 pub use blocked_on::WaitsFor;
 pub use conflict::{Conflict, Hooks};
 pub use control::Control;

@@ -86,7 +86,8 @@ impl Engine {
             direct(state, access, place, (disp, bytes), element);
             return Ok(None);
         }
-        let region = state.remotes[place.target as usize].region;
+        let reach = place.datatype.reach(place.count).unwrap_or((0, 0));
+        let region = state.region_of(place.target, disp, reach);
         self.check_alive(peer)?;
         let operation = prepare(window, access, place, (disp, bytes), element, wanted);
         if operation.layout.is_end(Cursor::default()) {

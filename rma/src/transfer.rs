@@ -1,5 +1,5 @@
 //! Put and get by one-sided access of the transport: single copy into and out of the memory that
-//! another process of the host has brought (MPI_Win_create).
+//! another process of the host has brought (MPI_Win_create) or attached (`attached`).
 //!
 //! Only transports on which every access ends within its call describe such memory to this crate.
 //! Otherwise, and where the transport refuses, the operation travels in frames. An access that was
@@ -14,7 +14,7 @@ use crate::segment::Cursor;
 pub(crate) fn transfer<T: HybridGet>(
     endpoint: &mut T,
     peer: Peer,
-    region: &Region,
+    (region, begin): &(Region, i64),
     operation: &Operation,
 ) -> bool {
     let local = match operation.action {
@@ -33,7 +33,9 @@ pub(crate) fn transfer<T: HybridGet>(
             Action::Put => OneSided::Put(part),
             _ => OneSided::Get(part),
         };
-        if endpoint.one_sided(peer, region, disp as u64, what, 0) != Ok(Transfer::Done) {
+        if endpoint.one_sided(peer, region, disp.wrapping_sub(*begin) as u64, what, 0)
+            != Ok(Transfer::Done)
+        {
             return false;
         }
         done += part.len();

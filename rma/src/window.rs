@@ -9,6 +9,7 @@ use fabric::{Peer, Region, UserBuf};
 use objects::{Class, Error, Group, Result};
 use rustc_hash::FxHashMap;
 
+use crate::attached::Attached;
 use crate::conflict::{Check, Hooks};
 use crate::control::Control;
 use crate::epoch::Epochs;
@@ -39,6 +40,8 @@ pub struct Remote {
     pub region: Option<Region>,
     /// Its record, in windows whose memory or locks are shared.
     pub control: Option<Control>,
+    /// What it has attached, in dynamic windows of which it and this rank share memory.
+    pub attached: Option<Attached>,
     /// It is on another host: a device may access its memory.
     pub is_distant: bool,
 }
@@ -281,8 +284,25 @@ impl Window {
         ))
     }
 
-    /// Attaches memory to a dynamic window.
-    pub fn attach(&mut self, memory: UserBuf) -> Result<()> {
+    /// Returns the memory of another rank of this host that the transport accesses within the
+    /// call, and its begin as a displacement. The bytes `low .. high` from `disp` on are in it.
+    pub(crate) fn region_of(
+        &self,
+        rank: u32,
+        disp: i64,
+        (low, high): (i64, i64),
+    ) -> Option<(Region, i64)> {
+        let remote = &self.remotes[rank as usize];
+        let Some(attached) = &remote.attached else {
+            return remote.region.map(|region| (region, 0));
+        };
+        let (begin, end) = (disp.checked_add(low)?, disp.checked_add(high)?);
+        let (region, base) = attached.find(begin as u64, end as u64)?;
+        Some((region, base as i64))
+    }
+
+    /// Attaches memory to a dynamic window. `region` describes it for ranks of this host.
+    pub fn attach(&mut self, memory: UserBuf, region: Option<Region>) -> Result<()> {
         let Memory::Dynamic(attached) = &mut self.memory else { return Err(not_dynamic()) };
         let overlaps = |other: &UserBuf| {
             memory.addr() < other.addr() + other.len() as u64
@@ -301,6 +321,9 @@ impl Window {
             ));
         }
         attached.push(memory);
+        if let (Some(table), Some(region)) = (&self.remotes[self.rank as usize].attached, region) {
+            table.add(memory, &region);
+        }
         Ok(())
     }
 
@@ -312,6 +335,9 @@ impl Window {
             Error::new(Class::RmaAttach, text)
         })?;
         attached.swap_remove(found);
+        if let Some(table) = &self.remotes[self.rank as usize].attached {
+            table.remove(base);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! The protocol's state of a window is in [`rma::Engine`], under the same number: the context id of
 //! a communicator that belongs to the window and on which its ranks synchronise.
 
+use fabric::Peer;
 use objects::comm::MAX_NAME;
 use objects::{Attributes, Errhandler, Group, Info, Result};
 use shm_transport::WindowRange;
@@ -61,6 +62,8 @@ pub struct Win {
     /// The window's own communicator, by its handle.
     pub(crate) comm: usize,
     pub(crate) held: Held,
+    /// Another rank of this host.
+    pub(crate) neighbor: Option<Peer>,
     /// Its processes.
     pub group: Group,
     /// How it was made.

@@ -58,6 +58,7 @@ const UNSAFE: &[&str] = &[
     "progress/src/signals.rs",
     "progress/src/thread.rs",
     "progress/src/waiter.rs",
+    "rma/src/attached.rs",
     "rma/src/control.rs",
     "rma/src/atomic.rs",
     "runtime/src/abort.rs",

@@ -3,7 +3,8 @@
 //! 1. The ranks duplicate the communicator: its context id names the window.
 //! 2. They exchange sizes and displacement units.
 //! 3. The first rank of each host with several ranks reserves a range of the segment: a record for
-//!    each local rank, then the memory of windows that the library allocates.
+//!    each local rank, with a table of attached memory in dynamic windows, then the memory of
+//!    windows that the library allocates.
 //! 4. They exchange the ranges. Each rank maps that of its host and takes the pages of its own
 //!    part.
 //! 5. Each rank opens the window, and they exchange whether all have succeeded. No rank accesses
@@ -16,7 +17,7 @@
 
 use fabric::{LocalRanks, Peer, Region, Rights, Transport, UserBuf};
 use objects::{Attributes, Class, Errhandler, Error, Group, Info, Result};
-use rma::{Control, LockBy, Memory, Remote, Window};
+use rma::{Attached, Control, LockBy, Memory, Remote, Window};
 use shm_transport::WindowRange;
 
 use crate::collective::{self, exchange};
@@ -51,6 +52,14 @@ struct Members {
     local: Vec<u32>,
     /// Size and unit of each rank.
     extents: Vec<(u64, u64)>,
+}
+
+impl Members {
+    /// Returns another rank of this host.
+    fn neighbor(&self) -> Option<Peer> {
+        let other = self.local.iter().find(|&&rank| rank != self.rank);
+        other.and_then(|&rank| self.group.peer_of(rank))
+    }
 }
 
 /// The parts of a host's range.
@@ -138,7 +147,7 @@ fn meet(inner: usize, request: &Request) -> Result<Members> {
 
 /// Returns where the records and the parts of this host's ranks lie.
 fn parts(members: &Members, request: &Request) -> Result<Parts> {
-    let mut bytes = (members.local.len() * Control::BYTES) as u64;
+    let mut bytes = (members.local.len() * record_bytes(request)) as u64;
     bytes = bytes.next_multiple_of(PAGE);
     let is_noncontig = request.info.value("alloc_shared_noncontig")? == Some(b"true");
     let pads = request.flavor != Flavor::Shared || is_noncontig;
@@ -152,6 +161,14 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
         bytes = end.ok_or_else(|| no_memory("the window has more than 2^64 bytes"))?;
     }
     Ok(Parts { offsets, bytes })
+}
+
+/// Returns the bytes that a window has for each rank beyond its memory.
+fn record_bytes(request: &Request) -> usize {
+    match request.flavor {
+        Flavor::Dynamic => Control::BYTES + Attached::BYTES,
+        _ => Control::BYTES,
+    }
 }
 
 /// What the ranks tell each other before they open the window.
@@ -193,9 +210,9 @@ impl Offer {
 fn offer(p: &mut Process, members: &Members, parts: &Parts, request: &Request) -> Offer {
     let mut offer = Offer { range: None, region: None, failed: false };
     let by_memory = p.core().is_ok_and(|core| core.rma_shm);
-    let other = members.local.iter().find(|&&rank| rank != members.rank);
-    let other = other.and_then(|&rank| members.group.peer_of(rank));
-    let (Some(other), Some(shm)) = (other, p.stack().and_then(|s| s.endpoint.intra_mut())) else {
+    let (Some(other), Some(shm)) =
+        (members.neighbor(), p.stack().and_then(|s| s.endpoint.intra_mut()))
+    else {
         return offer;
     };
     if members.local.first() == Some(&members.rank) {
@@ -276,8 +293,12 @@ fn open(
         Some((all, parts)) => {
             for (index, &rank) in members.local.iter().enumerate() {
                 let remote = &mut remotes[rank as usize];
-                let record = all.slice(index * Control::BYTES, Control::BYTES);
-                remote.control = Some(Control::new(record));
+                let record = index * record_bytes(request);
+                remote.control = Some(Control::new(all.slice(record, Control::BYTES)));
+                if request.flavor == Flavor::Dynamic && by_memory {
+                    let table = all.slice(record + Control::BYTES, Attached::BYTES);
+                    remote.attached = Some(Attached::new(table));
+                }
                 remote.region = offers[rank as usize].region;
                 if shares {
                     let part = all.slice(parts.offsets[index] as usize, remote.size as usize);
@@ -351,6 +372,7 @@ fn win(id: u64, comm: usize, members: Members, request: &Request, made: Made) ->
         slot: made.slot,
         comm,
         held: made.held,
+        neighbor: members.neighbor(),
         group: members.group,
         flavor: request.flavor,
         base: if is_dynamic { 0 } else { made.memory.addr() as usize },

@@ -1,5 +1,6 @@
 //! Synchronisation of windows: begins a step under the process lock, then waits for it.
 
+use fabric::{Rights, Transport};
 use objects::{Class, Error, Group, Result};
 use rma::WaitsFor;
 
@@ -223,7 +224,17 @@ pub fn sync(handle: usize) -> Result<()> {
 
 /// Attaches memory to a dynamic window.
 pub fn attach(handle: usize, memory: fabric::UserBuf) -> Result<()> {
-    with(|p| engine(p, handle, |rma, _, id| rma.window_mut(id)?.attach(memory)))
+    with(|p| {
+        let by_memory = p.core()?.rma_shm;
+        let other = p.win(handle)?.neighbor;
+        let shm = p.stack().and_then(|stack| stack.endpoint.intra_mut()).filter(|_| by_memory);
+        let region = match (shm, other) {
+            // The description is the same for all ranks of the host.
+            (Some(shm), Some(other)) => shm.register(other, memory, Rights::All),
+            _ => None,
+        };
+        engine(p, handle, |rma, _, id| rma.window_mut(id)?.attach(memory, region))
+    })
 }
 
 /// Detaches memory from a dynamic window.
