@@ -209,12 +209,15 @@ knobs! {
         "smallest message that may be read straight from the sender's memory");
     VERBS_LIBRARY: Name = Row::name("verbs.library",
         "name or path of the libibverbs to open (auto: libibverbs.so.1 of the system)");
-    VERBS_DEVICE: Name = Row::name("verbs.device",
-        "RDMA device, as ibv_devices lists it (auto: the first with an active port)");
+    VERBS_DEVICES: Name = Row::name("verbs.devices",
+        "RDMA devices, as ibv_devices lists them, as name or name:port, separated by commas; * and ? match several, ^ in front excludes (auto: those of the fastest network, the nearest first)")
+        .formerly("verbs.device");
     VERBS_RAILS: Name = Row::name("verbs.rails",
-        "up to three further RDMA devices for reads of large messages, as name or name:port, separated by commas (auto: none)");
+        "further RDMA devices after those of verbs.devices, whose order is then the same for all ranks (auto: none)");
+    VERBS_MAX_RAILS: Count = Row::count("verbs.max_rails", "ports", 2, 1..=4,
+        "RDMA ports of a process over which large reads and writes are striped, if verbs.devices does not name them; one if they are emulated");
     VERBS_PORT: Index = Row::index("verbs.port", 255,
-        "port of the RDMA device, counted from 1 (auto: the first active one)");
+        "port of the RDMA devices, counted from 1 (auto: any active one)");
     VERBS_GID_INDEX: Index = Row::index("verbs.gid_index", 65_535,
         "entry of the port's GID table that is our address (auto: by verbs.roce_version on RoCE, 0 on InfiniBand)");
     VERBS_ROCE_VERSION: RoceVersion = Row::choice("verbs.roce_version",

@@ -228,7 +228,7 @@ mod tests {
             ("wait.spin", "2ms"),
             ("shm.single_copy", "off"),
             ("coll.reproducible", "on"),
-            ("verbs.device", "mlx5_0"),
+            ("verbs.devices", "mlx5_0"),
             ("verbs.pkey", "0x8001"),
         ] {
             knobs.set(name, text, Origin::Set).unwrap();
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(knobs.duration(knob::WAIT_SPIN), Some(Duration::from_millis(2)));
         assert_eq!(knobs.choice(knob::SHM_SINGLE_COPY), SingleCopy::Off);
         assert!(knobs.is_on(knob::COLL_REPRODUCIBLE));
-        assert_eq!(knobs.name(knob::VERBS_DEVICE), Some("mlx5_0"));
+        assert_eq!(knobs.name(knob::VERBS_DEVICES), Some("mlx5_0"));
         assert_eq!(knobs.index(knob::VERBS_PKEY), Some(0x8001));
         assert_eq!(knobs.origin("shm.ring_bytes"), &Origin::Default);
     }

@@ -259,7 +259,7 @@ fn the_doctor_reports_what_there_is() {
     let mut doctor = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
     let ran = doctor
         .args(["doctor", "--rdma"])
-        .env("VERBENA_VERBS_DEVICE", "no_such_0")
+        .env("VERBENA_VERBS_DEVICES", "no_such_0")
         .output()
         .unwrap();
     let out = String::from_utf8(ran.stdout).unwrap();

@@ -104,6 +104,7 @@ fn by_tcp(tcp: &TcpTransport, caps: &Caps) -> String {
 
 fn by_verbs(rails: &Rails, caps: &Caps) -> String {
     let ports: Vec<String> = rails.ports().map(ToString::to_string).collect();
+    let reason = rails.reason().map_or_else(String::new, |why| format!(" ({why})"));
     let large = match (caps.get_min, caps.put_min) {
         (u64::MAX, u64::MAX) => "by pipelined copy".into(),
         (u64::MAX, from) => format!("from {} on by RDMA write", show_bytes(from)),
@@ -116,7 +117,7 @@ fn by_verbs(rails: &Rails, caps: &Caps) -> String {
     };
     let kernel = if rails.is_emulated() { "; the kernel emulates the adapter" } else { "" };
     format!(
-        "RDMA by {}{kernel}; eager up to {}; above that rendezvous, {large}; {registration}",
+        "RDMA by {}{reason}{kernel}; eager up to {}; above that rendezvous, {large}; {registration}",
         ports.join(" and "),
         show_bytes(caps.eager as u64)
     )

@@ -72,11 +72,14 @@ fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, Stri
 
 /// Returns true if the user would be surprised that verbs is not used.
 fn is_expected(why: &Unavailable, knobs: &Knobs) -> bool {
-    !why.is_absent() || knobs.name(knob::VERBS_DEVICE).is_some()
+    !why.is_absent() || knobs.name(knob::VERBS_DEVICES).is_some()
 }
 
 fn rails(job: &Job, knobs: &Knobs, store: &Addresses) -> Result<Rails, Unavailable> {
-    let settings = verbs_transport::Settings::from_knobs(knobs);
+    let settings = verbs_transport::Settings {
+        local_rank: job.local_rank,
+        ..verbs_transport::Settings::from_knobs(knobs)
+    };
     let store: Box<dyn Store> = Box::new(store.clone());
     Rails::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
 }

@@ -7,7 +7,7 @@
 //! Measures half round trips of frames, sleeping and (with VERBS_PAIR_POLL set) polling, and the
 //! rate of small ones. Also measures the bandwidth of several large messages at once.
 //! VERBS_PAIR_POLL=small measures those of 8 bytes alone, by polling. Compare with `ib_send_lat`,
-//! `ib_read_bw` of the same boot. Knobs apply (`VERBENA_VERBS_DEVICE`, `VERBENA_VERBS_RENDEZVOUS`
+//! `ib_read_bw` of the same boot. Knobs apply (`VERBENA_VERBS_DEVICES`, `VERBENA_VERBS_RENDEZVOUS`
 //! ...).
 
 use std::time::{Duration, Instant};

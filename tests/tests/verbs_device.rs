@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use config::Rendezvous;
 use fabric::sim::Rng;
-use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport, WaitOn};
+use fabric::{
+    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer, Transport, WaitOn,
+};
 use tests::conformance::{Job, Weather, one_sided, storm};
 use tests::device;
-use verbs_transport::{InProcessStore, Port, Settings, VerbsTransport};
+use verbs_transport::{InProcessStore, Port, Rails, Selection, Settings, VerbsTransport};
 
 use faulty::Faulty;
 
@@ -129,6 +131,145 @@ fn devices_of_other_kinds_are_passed_over() {
         let named = Settings { device: Some("wire0".into()), ..settings() };
         let why = Port::choose(&named).expect_err("no InfiniBand").to_string();
         assert!(why.contains("wire0 is iWARP"), "{why}");
+    });
+}
+
+/// Returns the ports that settings choose, and the reason.
+fn selected(change: impl FnOnce(&mut Settings)) -> (Vec<String>, String) {
+    let mut settings = settings();
+    change(&mut settings);
+    let Selection { ports, reason, .. } = Selection::new(&settings).expect("ports");
+    let ports = ports.iter().map(|port| format!("{}:{}", port.device, port.number)).collect();
+    (ports, reason.unwrap_or_default())
+}
+
+#[test]
+fn ports_are_chosen_by_network_and_list() {
+    let options = "devices=eth0/roce,stand0/ib,stand1/ib ports=2";
+    alone("ports_are_chosen_by_network_and_list", options, || {
+        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        // The network with the most bandwidth; the ranks of a host take turns.
+        let (ports, reason) = selected(|_| ());
+        assert_eq!(ports, ["stand0:1", "stand0:2"]);
+        assert!(reason.contains("not eth0:1, eth0:2 (in another network)"), "{reason}");
+        assert!(reason.contains("not stand1:1, stand1:2 (verbs.max_rails = 2)"), "{reason}");
+        let (ports, _) = selected(|settings| (settings.local_rank, settings.max_rails) = (3, 3));
+        assert_eq!(ports, ["stand1:2", "stand0:1", "stand0:2"]);
+        for (text, expected) in [
+            ("stand1:2", &["stand1:2"][..]),
+            ("eth0", &["eth0:1"]),
+            ("stand*:2", &["stand0:2", "stand1:2"]),
+            ("^stand?", &["eth0:1", "eth0:2"]),
+            ("stand0:1,stand1:2", &["stand0:1", "stand1:2"]),
+            ("stand0:1,eth0:2", &["stand0:1", "eth0:2"]),
+        ] {
+            let (ports, _) = selected(|settings| settings.devices = list(text));
+            assert_eq!(ports, expected, "{text}");
+        }
+        let (ports, _) = selected(|settings| {
+            (settings.devices, settings.local_rank) = (list("stand0:1,stand1:2"), 1);
+        });
+        assert_eq!(ports, ["stand1:2", "stand0:1"]);
+        for (text, word) in
+            [("stand7", "stand7"), ("^*", "excludes"), ("stand0:3", "must be 1 to 2")]
+        {
+            let settings = Settings { devices: list(text), ..settings() };
+            let why = Selection::new(&settings).expect_err("no port").to_string();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+    });
+}
+
+/// Returns transports over all ports, with the primary one in turns.
+fn rails(ranks: u32, settings: &Settings) -> Vec<Rails> {
+    let store = InProcessStore::default();
+    let open = |rank| {
+        let settings = Settings { max_rails: 4, local_rank: rank, ..settings.clone() };
+        Rails::open(settings, Peer(rank), ranks, [3; 32], Box::new(store.clone()))
+            .expect("a transport")
+    };
+    (0..ranks).map(open).collect()
+}
+
+/// Large reads and writes over all ports, with writes that are placed late.
+#[test]
+fn large_transfers_are_striped() {
+    let options = "devices=stand0/ib,stand1/ib ports=2 place=1000 early=1";
+    alone("large_transfers_are_striped", options, || {
+        for rendezvous in [Rendezvous::Read, Rendezvous::Write] {
+            let settings = Settings { rendezvous, connect_after: 0, ..settings() };
+            let mut job = Job::new("several rails", SEED, rails(3, &settings));
+            job.nap(Duration::from_millis(100));
+            storm(&mut job, &Weather { steps: 60, longest: 1 << 20, ..Weather::default() });
+            job.end();
+        }
+    });
+}
+
+/// Each of two ports carries half of a large transfer. Writes are acknowledged before they are in
+/// memory, but a write through a secondary port is not complete before it is there.
+#[test]
+fn ports_share_the_bytes() {
+    let options = "devices=stand0/ib,stand1/ib place=200000 early=1";
+    alone("ports_share_the_bytes", options, || {
+        const BYTES: usize = 1 << 20;
+        #[derive(Default)]
+        struct Counts {
+            frames: usize,
+            ended: usize,
+        }
+        impl Sink for Counts {
+            fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {
+                self.frames += 1;
+            }
+            fn transferred(&mut self, _: u64, outcome: Result<(), PeerFailed>) {
+                outcome.expect("the peer is there");
+                self.ended += 1;
+            }
+            fn peer_failed(&mut self, failure: PeerFailed) {
+                panic!("{failure}");
+            }
+        }
+        let [mut ours, mut theirs] = <[_; 2]>::try_from(rails(2, &settings())).ok().expect("two");
+        let bytes = |fill| tests::bytes::Bytes::new(tests::bytes::Shape::Run, &vec![fill; BYTES]);
+        let (target, copy) = (bytes(0), bytes(0));
+        let memory = |of: &tests::bytes::Bytes| of.buffer().memory().expect("one run");
+        let region = theirs.register(Peer(0), memory(&target), Rights::All).expect("a region");
+        let (mut recorded, mut other) = (Counts::default(), Counts::default());
+        let began = Instant::now();
+        // Begins a transfer, waits for its end, and sends a frame after it.
+        let mut transfer = |what: OneSided| -> u64 {
+            let before = (ours.bytes_on_secondary_ports(), recorded.ended, other.frames);
+            let mut poll = |ours: &mut Rails| {
+                ours.poll(&mut recorded);
+                theirs.poll(&mut other);
+                assert!(began.elapsed() < LIMIT, "a transfer does not end");
+                (recorded.ended, other.frames)
+            };
+            while ours.one_sided(Peer(1), &region, 0, what, 1) != Ok(Transfer::Started) {
+                poll(&mut ours);
+            }
+            while poll(&mut ours).0 == before.1 {}
+            let header = Header::new(Kind::Data);
+            while ours.post(Peer(1), &header, 0, |_| ()) != Ok(Post::Sent) {
+                poll(&mut ours);
+            }
+            while poll(&mut ours).1 == before.2 {}
+            ours.bytes_on_secondary_ports() - before.0
+        };
+        let mut shared = 0;
+        for round in 1..=20 {
+            let source = bytes(round);
+            let written = transfer(OneSided::Put(memory(&source)));
+            assert!(target.read().iter().all(|&byte| byte == round), "round {round}");
+            let read = transfer(OneSided::Get(memory(&copy)));
+            assert!(copy.read().iter().all(|&byte| byte == round), "round {round}");
+            // The first ones find a secondary port that is not connected yet.
+            let half = BYTES as u64 / 2;
+            assert!([written, read].iter().all(|bytes| [0, half].contains(bytes)));
+            shared += usize::from(written == half && read == half);
+        }
+        assert!(shared > 0, "nothing was shared");
     });
 }
 

@@ -91,7 +91,7 @@ fn structures() -> Vec<Fact> {
             async_fd, num_comp_vectors, mutex, abi_compat
         }
         DeviceAttrEx = "ibv_device_attr_ex" { orig_attr, comp_mask, odp_caps }
-        Device = "ibv_device" { node_type, transport_type }
+        Device = "ibv_device" { node_type, transport_type, ibdev_path }
         Pd = "ibv_pd" { context }
         Cq = "ibv_cq" { context, channel, cq_context, handle, cqe }
         Srq = "ibv_srq" { context }

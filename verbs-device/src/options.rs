@@ -13,6 +13,7 @@
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
 //! - `place=N`: parts of writes are placed up to N µs late, in any order (otherwise 0)
+//! - `early=1`: a write is acknowledged before it is placed (otherwise 0)
 //! - `overtake=1`: a send does not wait for the writes before it to be placed (otherwise 0)
 //! - `prefetch=N`: receives that a queue pair takes from a shared queue in advance (otherwise 0)
 //! - `rnr=N`: sends that find no receive although there is one, in a million (otherwise 0)
@@ -70,6 +71,8 @@ pub struct Options {
     pub lots: Duration,
     /// Longest delay of a part of a write.
     pub place: Duration,
+    /// A write is acknowledged before it is placed.
+    pub early: bool,
     /// A send does not wait for writes before it.
     pub overtake: bool,
     /// Receives that a queue pair takes in advance.
@@ -109,6 +112,7 @@ impl Default for Options {
             late: Duration::ZERO,
             lots: Duration::ZERO,
             place: Duration::ZERO,
+            early: false,
             overtake: false,
             prefetch: 0,
             rnr: 0,
@@ -159,6 +163,7 @@ impl Options {
             "late" => self.late = micros()?,
             "lots" => self.lots = micros()?,
             "place" => self.place = micros()?,
+            "early" => self.early = number()? != 0,
             "overtake" => self.overtake = number()? != 0,
             "prefetch" => self.prefetch = number()? as usize,
             "rnr" => self.rnr = number()?,

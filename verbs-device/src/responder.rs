@@ -1,8 +1,8 @@
 //! The receiving end of a connection: takes packets in order, places data, and answers.
 //!
 //! A write may be placed late and in any order of its parts (`place`); it is acknowledged when all
-//! of it is in memory. A send waits for the writes before it, unless `overtake` is set. Reads and
-//! atomics always wait.
+//! of it is in memory, or before (`early`). A send waits for the writes before it, unless
+//! `overtake` is set. Reads and atomics always wait.
 
 use std::time::Instant;
 
@@ -182,6 +182,7 @@ pub(crate) fn acknowledge(engine: &mut Engine, qp: &mut Qp, now: Instant) {
         return;
     }
     let mut answer = Packet::new(Kind::Ack);
-    answer.psn = engine.first_unplaced(qp.number).unwrap_or(qp.rx.expected);
+    let unplaced = engine.first_unplaced(qp.number).filter(|_| !engine.options.early);
+    answer.psn = unplaced.unwrap_or(qp.rx.expected);
     engine.reply(qp, answer, now);
 }

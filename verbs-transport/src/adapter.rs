@@ -91,7 +91,7 @@ impl Adapter {
     pub(crate) fn why_gone(&self) -> String {
         format!(
             "the RDMA device {} of this host has failed or was removed (see `dmesg` and `verbena \
-             doctor --rdma`; verbs.device selects another one)",
+             doctor --rdma`; verbs.devices selects others)",
             self.port.device
         )
     }

@@ -1,14 +1,15 @@
-//! Chooses the device, port and address, and gives the reason against others.
+//! Opens devices and finds the address of each usable port, or the reason against a port.
 //!
-//! The first usable port wins today. A choice among several adapters belongs into [`Port::choose`].
+//! Which of the ports are used is decided in `selection`.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use config::RoceVersion;
 
 use crate::ibv::layout::{GRH_REQUIRED, gid_type, link_layer, port_state, transport_type};
-use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, PortAttr, device_names, library};
+use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, Library, PortAttr};
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
 
@@ -46,38 +47,6 @@ pub struct PortAddress {
 }
 
 impl Port {
-    /// Opens the port that the settings name, or the first active one.
-    pub fn choose(settings: &Settings) -> Result<Port, Unavailable> {
-        let library = library(settings.library.as_deref())?;
-        // libibverbs fails here if the kernel has no RDMA subsystem.
-        let names = device_names(library).unwrap_or_default();
-        if names.is_empty() {
-            return Err(no_device());
-        }
-        if let Some(requested) = &settings.device
-            && !names.contains(requested)
-        {
-            return Err(Unavailable::NoSuchDevice {
-                requested: requested.clone(),
-                present: names.join(", "),
-            });
-        }
-        let mut refused = None;
-        let mut down = Vec::new();
-        for name in names
-            .iter()
-            .filter(|name| settings.device.as_ref().is_none_or(|requested| requested == *name))
-        {
-            match open(library, name, settings) {
-                Ok(Ok(port)) => return Ok(port),
-                Ok(Err(why)) => down.extend(why),
-                // A device that is not meant may be broken: an error only if no other is found.
-                Err(error) => refused = refused.or(Some(error)),
-            }
-        }
-        Err(refused.unwrap_or_else(|| Unavailable::PortsDown(down.join("; "))))
-    }
-
     /// Returns whether the port is RoCE.
     pub fn is_ethernet(&self) -> bool {
         self.attr.link_layer == link_layer::ETHERNET
@@ -133,9 +102,9 @@ impl Port {
     }
 }
 
-/// Returns whether a device is software alone.
-fn is_emulated(device: &str) -> bool {
-    let path = std::fs::canonicalize(format!("/sys/class/infiniband/{device}"));
+/// Returns whether a device, whose folder in sysfs is given, is software alone.
+fn is_emulated(folder: &Path) -> bool {
+    let path = std::fs::canonicalize(folder);
     path.is_ok_and(|path| path.starts_with("/sys/devices/virtual"))
 }
 
@@ -165,7 +134,8 @@ impl fmt::Display for PortAddress {
     }
 }
 
-fn no_device() -> Unavailable {
+/// Returns why libibverbs shows no device.
+pub(crate) fn absent() -> Unavailable {
     let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
     let kernel: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -178,12 +148,13 @@ fn no_device() -> Unavailable {
     }
 }
 
-/// Returns the device's usable port, or why each of its ports is not usable.
-fn open(
-    library: &'static crate::ibv::Library,
+/// Opens a device. Returns its usable ports, or `port` alone, and why others are not usable.
+pub(crate) fn ports_of(
+    library: &'static Library,
     name: &str,
+    port: Option<u8>,
     settings: &Settings,
-) -> Result<Result<Port, Vec<String>>, Unavailable> {
+) -> Result<(Vec<Port>, Vec<String>), Unavailable> {
     let context = Context::open(library, name).map_err(|error| match may_open() {
         true => Unavailable::step(name, "opening it", error),
         false => Unavailable::Permission(name.to_owned()),
@@ -191,31 +162,39 @@ fn open(
     match context.transport_type() {
         transport_type::IB => {}
         transport_type::IWARP => {
-            return Ok(Err(vec![format!("{name} is iWARP, which has no datagrams")]));
+            return Ok((Vec::new(), vec![format!("{name} is iWARP, which has no datagrams")]));
         }
         _ => {
-            return Ok(Err(vec![format!("{name} is neither InfiniBand nor RoCE")]));
+            return Ok((Vec::new(), vec![format!("{name} is neither InfiniBand nor RoCE")]));
         }
     }
     let device_attr = context
         .device_attr()
         .map_err(|error| Unavailable::step(name, "querying the device", error))?;
     let count = device_attr.phys_port_cnt;
-    let ports = match settings.port {
+    let numbers = match port {
         Some(port) if port == 0 || port > count => {
             return Err(Unavailable::NoSuchPort { device: name.to_owned(), port, count });
         }
         Some(port) => port..=port,
         None => 1..=count,
     };
-    let mut down = Vec::new();
-    for number in ports {
-        match open_port(&context, name, number, device_attr, settings)? {
-            Ok(port) => return Ok(Ok(port)),
-            Err(why) => down.push(why),
+    let (mut ports, mut down, mut refused) = (Vec::new(), Vec::new(), None);
+    for number in numbers {
+        match open_port(&context, name, number, device_attr, settings) {
+            Ok(Ok(port)) => ports.push(port),
+            Ok(Err(why)) => down.push(why),
+            // Another port may have what this one lacks.
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Ok(Err(down))
+    match refused {
+        Some(error) if ports.is_empty() => Err(error),
+        refused => {
+            down.extend(refused.map(|error| error.to_string()));
+            Ok((ports, down))
+        }
+    }
 }
 
 /// Returns a port of an open device, or why it is not usable.
@@ -238,7 +217,7 @@ fn open_port(
         context: Arc::clone(context),
         device: device.to_owned(),
         number,
-        is_emulated: is_emulated(device),
+        is_emulated: is_emulated(&context.folder()),
         device_attr,
         attr,
         address: PortAddress { lid: attr.lid, gid },
@@ -395,18 +374,5 @@ mod tests {
         assert_eq!(choose(&[0x7fff, 0], None), Some(0));
         assert_eq!(choose(&[0xffff], Some(0x8002)), None);
         assert_eq!(choose(&[0, 0], None), None);
-    }
-
-    #[test]
-    fn without_rdma_the_reason_is_a_sentence() {
-        // There is a port or a reason on every host.
-        match Port::choose(&Settings::default()) {
-            Ok(port) => assert!(
-                port.attr.state == port_state::ACTIVE && port.to_string().contains(&port.device)
-            ),
-            Err(error) => assert!(error.to_string().len() > 40, "{error}"),
-        }
-        let settings = Settings { device: Some("no_such_device".into()), ..Settings::default() };
-        assert!(Port::choose(&settings).is_err());
     }
 }

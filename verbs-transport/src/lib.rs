@@ -4,7 +4,8 @@
 //! [`transport`](VerbsTransport) holds the state as parts: `adapter`, `endpoints` with
 //! `endpoint/`, `wireup`, `recv_queue`, `buffers`, `completions`, `eager_rdma/`, `registration`
 //! with `uffd`, and others. `open`, `connect` and `queue_pair` are set-up; `post`, `recv` and
-//! `poll` are the data path; `seam` implements the trait; `rails` puts several ports together.
+//! `poll` are the data path; `seam` implements the trait; `rails` puts several ports
+//! together, which `selection` chooses.
 //!
 //! Invariants: a frame is kept until the peer has acknowledged it, and is replayed when its
 //! connection breaks. The frames of an endpoint are delivered once and in order. Nothing that a
@@ -23,6 +24,7 @@ mod datagram;
 mod datagrams;
 pub mod device;
 mod device_events;
+mod device_list;
 mod eager_rdma;
 mod endpoint;
 mod endpoints;
@@ -33,6 +35,7 @@ pub mod fuzzing;
 mod handshake;
 pub mod ibv;
 mod limits;
+mod locality;
 mod memory;
 mod one_sided;
 mod open;
@@ -47,9 +50,11 @@ mod recv_queue;
 mod registration;
 mod rma;
 mod seam;
+mod selection;
 mod settings;
 mod sleep;
 mod store;
+mod stripes;
 mod transport;
 mod ud;
 mod uffd;
@@ -61,6 +66,7 @@ mod wireup_send;
 
 pub use device::Port;
 pub use rails::Rails;
+pub use selection::Selection;
 pub use settings::Settings;
 pub use store::{InProcessStore, Store};
 pub use transport::VerbsTransport;

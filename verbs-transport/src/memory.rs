@@ -46,6 +46,10 @@ struct Mapping {
     bytes: usize,
 }
 
+/// A page whose contents mean nothing.
+#[derive(Debug)]
+pub(crate) struct Scratch(Mapping);
+
 /// A slot of a remote-writable pool, with its address.
 #[derive(Debug)]
 pub(crate) struct Exposed {
@@ -248,6 +252,29 @@ impl<const COUNT: usize> Words<'_, COUNT> {
 
 impl Chunk {
     fn new(pd: &Arc<Pd>, bytes: usize, access: i32) -> io::Result<Chunk> {
+        let memory = Mapping::new(bytes)?;
+        // SAFETY: the bytes are mapped until `Mapping` is dropped, which is after the registration.
+        let buffer = unsafe { UserBuf::new(memory.base.as_ptr(), bytes) };
+        Ok(Chunk { mr: Mr::register(pd, buffer, access)?, memory })
+    }
+}
+
+impl Scratch {
+    /// Returns a page.
+    pub(crate) fn new() -> io::Result<Scratch> {
+        Mapping::new(4096).map(Scratch)
+    }
+
+    /// Returns one byte of it, for reads of the device.
+    pub(crate) fn byte(&self) -> UserBuf {
+        // SAFETY: the page is mapped as long as this value lives. Its owner keeps it until the
+        // transports that read into it are gone, and nothing reads or writes it otherwise.
+        unsafe { UserBuf::new(self.0.base.as_ptr(), 1) }
+    }
+}
+
+impl Mapping {
+    fn new(bytes: usize) -> io::Result<Mapping> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
         // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
         let base = unsafe {
@@ -263,16 +290,13 @@ impl Chunk {
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontFork) };
         let base =
             NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        let mapping = Mapping { base, bytes };
-        // SAFETY: the bytes are mapped until `Mapping` is dropped, which is after the registration.
-        let memory = unsafe { UserBuf::new(base.as_ptr(), bytes) };
-        Ok(Chunk { mr: Mr::register(pd, memory, access)?, memory: mapping })
+        Ok(Mapping { base, bytes })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `Chunk::new` and unmapped once. Slots are accessed only through the
+        // SAFETY: mapped in `new` and unmapped once. Slots are accessed only through the
         // chunk or its pool, both of which are gone.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }

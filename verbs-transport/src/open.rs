@@ -35,13 +35,25 @@ impl VerbsTransport {
     /// Opens the transport of rank `me` of `size` on the port that the settings choose.
     /// Publishes this process's address in the store, and sends nothing.
     pub fn open(
-        mut settings: Settings,
+        settings: Settings,
         me: Peer,
         size: u32,
         secret: [u8; 32],
         store: Box<dyn Store>,
     ) -> Result<VerbsTransport, Unavailable> {
         let port = Port::choose(&settings)?;
+        VerbsTransport::open_on(port, settings, me, size, secret, store)
+    }
+
+    /// Opens the transport on a port.
+    pub(crate) fn open_on(
+        port: Port,
+        mut settings: Settings,
+        me: Peer,
+        size: u32,
+        secret: [u8; 32],
+        store: Box<dyn Store>,
+    ) -> Result<VerbsTransport, Unavailable> {
         if port.is_emulated {
             // To rdma_rxe 7 means for ever: a peer that has gone would never be detected.
             settings.retries = settings.retries.min(6);

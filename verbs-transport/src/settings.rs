@@ -9,11 +9,17 @@ use config::{Knobs, Registration, Rendezvous, RoceVersion, knob};
 pub struct Settings {
     /// Name or path of libibverbs; `None`: the system's.
     pub library: Option<String>,
-    /// Device by name; `None`: the first that is usable.
+    /// Devices to use: names, patterns or exclusions, each as `name` or `name:port`; none: all.
+    pub devices: Vec<String>,
+    /// The one device to use, instead of `devices`.
     pub device: Option<String>,
-    /// Further devices, as name or name:port, which carry parts of large reads.
+    /// Further devices, as name or name:port; they keep their order after the others.
     pub rails: Vec<String>,
-    /// Port, from 1; `None`: the first that is usable.
+    /// Most ports of a process, unless the user names them.
+    pub max_rails: usize,
+    /// Rank among the processes of this host, which take turns at ports that are equally near.
+    pub local_rank: u32,
+    /// Port, from 1, of devices that are named without one; `None`: any that is usable.
     pub port: Option<u8>,
     /// Entry of the port's GID table; `None`: chosen by kind.
     pub gid_index: Option<u32>,
@@ -64,7 +70,10 @@ impl Settings {
         let small = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
         Settings {
             library: knobs.name(knob::VERBS_LIBRARY).map(str::to_owned),
-            device: knobs.name(knob::VERBS_DEVICE).map(str::to_owned),
+            devices: knobs.name(knob::VERBS_DEVICES).map_or_else(Vec::new, names),
+            device: None,
+            max_rails: knobs.count(knob::VERBS_MAX_RAILS) as usize,
+            local_rank: 0,
             rails: knobs.name(knob::VERBS_RAILS).map_or_else(Vec::new, names),
             port: knobs.index(knob::VERBS_PORT).map(small),
             gid_index: knobs.index(knob::VERBS_GID_INDEX).map(|index| index as u32),

@@ -41,7 +41,9 @@ pub enum Unavailable {
         has_files: bool,
     },
     /// The chosen device does not exist.
-    #[error("invalid RDMA device {requested} (verbs.device): must be {present}, or auto")]
+    #[error(
+        "invalid RDMA device {requested} (verbs.devices): must be {present}, a pattern, or auto"
+    )]
     NoSuchDevice {
         /// The value of the knob.
         requested: String,
@@ -76,11 +78,19 @@ pub enum Unavailable {
         /// The missing part.
         why: String,
     },
-    /// The list of further ports is invalid.
+    /// The list of devices is invalid.
     #[error(
-        "invalid verbs.rails = \"{0}\": must name at most three devices, each as name or name:port, as in \"mlx5_1,mlx5_2:1\""
+        "invalid verbs.devices = \"{0}\": must be names or patterns, each as name or name:port, excluded with ^ in front, as in \"mlx5_0:1,mlx5_2:1\" or \"mlx5_*,^mlx5_bond_0\""
     )]
-    Rails(String),
+    DeviceList(String),
+    /// The list names too many ports.
+    #[error("verbs.devices names {count} ports of this host: a process uses at most {max}")]
+    TooManyPorts {
+        /// The ports.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The chosen port does not exist.
     #[error(
         "invalid port {port} of the RDMA device {device} (verbs.port): must be 1 to {count}, or auto"
@@ -184,7 +194,8 @@ mod tests {
             Unavailable::NoSuchPort { device: device(), port: 3, count: 2 },
             Unavailable::NoPkey { device: device(), port: 1, pkey: 0x7fff },
             Unavailable::Memlock { limit: 64 << 10 },
-            Unavailable::Rails("a,b,c,d".into()),
+            Unavailable::DeviceList("a:".into()),
+            Unavailable::TooManyPorts { count: 5, max: 4 },
             Unavailable::Registration {
                 mode: "odp",
                 why: "the device has no on-demand paging".into(),

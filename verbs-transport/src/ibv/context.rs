@@ -2,10 +2,12 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -101,6 +103,15 @@ impl Context {
     pub fn transport_type(&self) -> i32 {
         // SAFETY: the context is open, and libibverbs keeps its device as long.
         unsafe { (*(*self.raw()).device).transport_type }
+    }
+
+    /// Returns the device's folder in sysfs.
+    pub fn folder(&self) -> PathBuf {
+        // SAFETY: as in `transport_type`; the path does not change.
+        let path = unsafe { &(*(*self.raw()).device).ibdev_path };
+        let bytes: Vec<u8> = path.iter().map(|&byte| byte as u8).collect();
+        let path = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+        PathBuf::from(OsStr::from_bytes(path.to_bytes()))
     }
 
     /// Returns the capabilities of the device.

@@ -10,13 +10,16 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// A device, as far as the first fields.
+/// A device, as far as its path in sysfs.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Device {
     _ops: [*mut c_void; 2],
     pub node_type: c_int,
     pub transport_type: c_int,
+    _names: [[c_char; 64]; 2],
+    _dev_path: [c_char; 256],
+    pub ibdev_path: [c_char; 256],
 }
 
 /// Values of [`Device::transport_type`].

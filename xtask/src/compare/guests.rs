@@ -207,7 +207,7 @@ impl Contest<'_> {
                 if two {
                     format!("{start}{job}")
                 } else {
-                    start + &each("VERBENA_VERBS_DEVICE=rxe", "", job)
+                    start + &each("VERBENA_VERBS_DEVICES=rxe", "", job)
                 }
             }
             // Of names after -x, only the first of several programs gets them.

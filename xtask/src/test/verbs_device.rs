@@ -19,7 +19,7 @@ const CALM: &str = "devices=stand0/ib,stand1/ib late=50";
 const ROUGH: &str = "late=300 lots=100 place=300 overtake=1 prefetch=3 rnr=2000";
 /// How the programs run: a name, what the network does besides, and knobs. Every program runs in
 /// the first way, and in one of the others by turns.
-const WAYS: [(&str, &str, &[&str]); 3] = [
+const WAYS: [(&str, &str, &[&str]); 4] = [
     ("between pretended hosts", "", &["wait.spin=0s"]),
     (
         "by eager RDMA where packets are lost",
@@ -31,6 +31,11 @@ const WAYS: [(&str, &str, &[&str]); 3] = [
         "with one connection for each rank where packets are lost",
         "loss=500",
         &["verbs.connections=1", "verbs.ack_timeout=8", "wait.spin=0s"],
+    ),
+    (
+        "by writes over several ports",
+        "devices=stand0/ib,stand1/ib ports=2 early=1",
+        &["verbs.max_rails=4", "verbs.rendezvous=write", "wait.spin=0s"],
     ),
 ];
 /// The ranks of a job: two on each of two pretended hosts.
@@ -76,7 +81,7 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         if !is_meant || !PROGRAMS.contains(&case.name.as_str()) {
             continue;
         }
-        for way in [0, 1 + seed % 2] {
+        for way in [0, 1 + seed % (WAYS.len() - 1)] {
             let mut mpiexec = job(project, &library, seed, way);
             let ran = capture(mpiexec.args(&words), None, Duration::from_secs(case.timeout))?;
             let wrong = programs::verdict(&case, &ran);

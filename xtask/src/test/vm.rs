@@ -79,14 +79,14 @@ const REMOVALS: &str = r#"cd /tmp; ulimit -l unlimited
 printf '#!/bin/sh\nshift; exec bash -c "$*"\n' >agent; chmod +x agent
 ip link add rail0 type veth peer name rail1; ip link set rail1 up; ip link set rail0 up; ip addr add 10.9.9.1/24 dev rail0
 rdma link add rxe9 type rxe netdev rail0
-BIN/mpiexec --timeout 100 --agent ./agent --hosts localhost:1,other:1 --set verbs.device=rxe0 --set verbs.rails=rxe9 \
+BIN/mpiexec --timeout 100 --agent ./agent --hosts localhost:1,other:1 --set verbs.devices=rxe0 --set verbs.rails=rxe9 \
   STREAM 2000000000 $PWD/begun 120000 2>said & job=$!
 until_it() { until "$@"; do kill -0 $job || return; sleep 0.1; done; }
 sent() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
 goes_on() { [ $(sent) -gt $((before + 2000)) ]; }
 is_removed='of this host has failed or was removed'
 until_it [ -e begun ] && { ip link delete rail0 & } &&
-  until_it grep -q "goes on without one of verbs.rails, and with rxe0: the RDMA device rxe9 $is_removed" said &&
+  until_it grep -q "goes on without one of its RDMA ports, and with rxe0: the RDMA device rxe9 $is_removed" said &&
   before=$(sent) && until_it goes_on && { ip link delete eth0 & }
 wait $job; code=$?; cat said; echo "exit code $code"; wait
 [ $code != 0 ] && [ $code != 124 ] && grep -q "cannot be reached: the RDMA device rxe0 $is_removed" said && echo "all went as devices go""#;

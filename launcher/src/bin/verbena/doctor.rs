@@ -13,7 +13,7 @@ use config::{Knobs, Registration, Sources};
 use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
-use verbs_transport::{InProcessStore, Port, Settings, VerbsTransport};
+use verbs_transport::{InProcessStore, Selection, Settings, VerbsTransport};
 
 /// Shared memory that a small job takes, bytes.
 const SHARED_MEMORY_MIN: u64 = 64 << 20;
@@ -38,7 +38,11 @@ use Finding::{Bad, Good, Without};
 pub(crate) fn run(rdma: bool) -> Result<(), String> {
     let knobs = Knobs::with_options(Sources::default()).map_err(|error| error.to_string())?;
     let settings = Settings::from_knobs(&knobs);
-    let port = Port::choose(&settings).map(|port| port.to_string());
+    let port = Selection::new(&settings).map(|selection| {
+        let ports: Vec<String> = selection.ports.iter().map(ToString::to_string).collect();
+        let reason = selection.reason.map_or_else(String::new, |why| format!(" ({why})"));
+        format!("{}{reason}", ports.join(" and "))
+    });
     let has_port = port.is_ok();
     let mut findings = vec![
         ("processors", processors()),

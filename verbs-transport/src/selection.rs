@@ -1,0 +1,351 @@
+//! Chooses the ports of a process among those of its host, with the reasons.
+//!
+//! The first port carries the frames; large reads and writes are striped over all. Ports that the
+//! user names are taken. Otherwise the ports are those of the fastest network, without much slower
+//! ones, at most `verbs.max_rails`: the nearest first, in turns for the ranks of a host. Named
+//! ports of one network are ordered in the same way; those of several networks keep their order, so
+//! that the nth port of each rank is in the same network.
+
+use std::cmp::Reverse;
+use std::net::Ipv4Addr;
+
+use crate::device::{Port, absent, ports_of};
+use crate::device_list::DeviceList;
+use crate::ibv::layout::PortAttr;
+use crate::ibv::{Library, device_names, library};
+use crate::locality::{Locality, network_of};
+use crate::settings::Settings;
+use crate::unavailable::Unavailable;
+
+/// Most ports of a process: a region has as many keys.
+pub(crate) const MAX_PORTS: usize = 4;
+
+/// The ports that a process uses.
+#[derive(Debug)]
+pub struct Selection {
+    /// The first one carries all frames.
+    pub ports: Vec<Port>,
+    /// Why these and not others, if there are others.
+    pub reason: Option<String>,
+    /// The user has named them; therefore each must work.
+    pub(crate) are_named: bool,
+}
+
+/// The properties of a port that matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    network: String,
+    /// Mbit/s.
+    rate: u32,
+    distance: u32,
+    is_emulated: bool,
+}
+
+/// What the user and the launcher want.
+#[derive(Clone, Copy, Debug)]
+struct Wishes {
+    /// The candidates are named one by one ...
+    are_named: bool,
+    /// ... and their order matters.
+    are_ordered: bool,
+    max_rails: usize,
+    local_rank: u32,
+}
+
+impl Port {
+    /// Opens the port that carries the frames, see [`Selection::new`].
+    pub fn choose(settings: &Settings) -> Result<Port, Unavailable> {
+        Selection::new(settings).map(|selection| selection.ports.into_iter().next()).and_then(
+            |port| port.ok_or_else(|| Unavailable::PortsDown("no port was selected".into())),
+        )
+    }
+}
+
+impl Selection {
+    /// Opens the ports that the settings choose: at least one.
+    pub fn new(settings: &Settings) -> Result<Selection, Unavailable> {
+        let library = library(settings.library.as_deref())?;
+        // libibverbs fails here if the kernel has no RDMA subsystem.
+        let devices = device_names(library).unwrap_or_default();
+        if devices.is_empty() {
+            return Err(absent());
+        }
+        let named: Vec<String> = match &settings.device {
+            Some(device) => vec![device.clone()],
+            None => settings.devices.clone(),
+        };
+        let list = DeviceList::parse(&[named.as_slice(), &settings.rails].concat())?;
+        let found = match list.names() {
+            Some(_) => named_ports(library, &devices, &list, settings)?,
+            None => usable_ports(library, &devices, &list, settings)?,
+        };
+        let wishes = Wishes {
+            are_named: list.names().is_some(),
+            are_ordered: !settings.rails.is_empty(),
+            max_rails: settings.max_rails,
+            local_rank: settings.local_rank,
+        };
+        let locality = Locality::of_process();
+        let candidates: Vec<Candidate> =
+            found.iter().map(|port| Candidate::new(port, &locality)).collect();
+        let order = order(&candidates, wishes);
+        let reason = reason(&found, &candidates, &order, wishes);
+        let mut found: Vec<Option<Port>> = found.into_iter().map(Some).collect();
+        let ports = order.into_iter().filter_map(|at| found[at].take()).collect();
+        Ok(Selection { ports, reason, are_named: wishes.are_named })
+    }
+}
+
+/// Opens the ports that the list names. Each must be usable.
+fn named_ports(
+    library: &'static Library,
+    devices: &[String],
+    list: &DeviceList,
+    settings: &Settings,
+) -> Result<Vec<Port>, Unavailable> {
+    let items = list.names().unwrap_or_default();
+    if items.len() > MAX_PORTS {
+        return Err(Unavailable::TooManyPorts { count: items.len(), max: MAX_PORTS });
+    }
+    let mut ports: Vec<Port> = Vec::new();
+    for item in items {
+        if !devices.contains(&item.device) {
+            return Err(Unavailable::NoSuchDevice {
+                requested: item.device.clone(),
+                present: devices.join(", "),
+            });
+        }
+        let settings = Settings {
+            // The tables of other ports have other entries.
+            gid_index: settings.gid_index.filter(|_| ports.is_empty()),
+            ..settings.clone()
+        };
+        let (found, why_not) =
+            ports_of(library, &item.device, item.port.or(settings.port), &settings)?;
+        let first = found.into_iter().next();
+        ports.push(first.ok_or_else(|| Unavailable::PortsDown(why_not.join("; ")))?);
+    }
+    Ok(ports)
+}
+
+/// Opens all usable ports that the list includes.
+fn usable_ports(
+    library: &'static Library,
+    devices: &[String],
+    list: &DeviceList,
+    settings: &Settings,
+) -> Result<Vec<Port>, Unavailable> {
+    let (mut ports, mut refused, mut why_not) = (Vec::new(), None, Vec::new());
+    for device in devices {
+        // A device without an included port need not work.
+        if !(1..=u8::MAX).any(|port| list.includes(device, port)) {
+            continue;
+        }
+        match ports_of(library, device, settings.port, settings) {
+            Ok((found, why)) => {
+                ports.extend(found.into_iter().filter(|port| list.includes(device, port.number)));
+                why_not.extend(why);
+            }
+            // A device that is not meant may be broken: an error only if no other is found.
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    if !ports.is_empty() {
+        return Ok(ports);
+    }
+    if refused.is_none() && why_not.is_empty() {
+        why_not.push(format!("verbs.devices excludes all of {}", devices.join(", ")));
+    }
+    Err(refused.unwrap_or_else(|| Unavailable::PortsDown(why_not.join("; "))))
+}
+
+impl Candidate {
+    fn new(port: &Port, locality: &Locality) -> Candidate {
+        Candidate {
+            network: network(port),
+            rate: rate(&port.attr),
+            distance: locality.distance(&port.context.folder()),
+            is_emulated: port.is_emulated,
+        }
+    }
+}
+
+/// Returns the network of a port: on InfiniBand its subnet, on RoCE that of its address.
+fn network(port: &Port) -> String {
+    match port.address.gid.raw {
+        _ if !port.is_ethernet() => port.fabric(),
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => {
+            network_of(Ipv4Addr::new(a, b, c, d)).unwrap_or_else(|| port.fabric())
+        }
+        [0xfe, 0x80, ..] => port.fabric(),
+        raw => format!("ethernet {:02x?}", &raw[..8]),
+    }
+}
+
+/// Returns the rate of a port in Mbit/s, as the InfiniBand specification numbers width and speed.
+fn rate(attr: &PortAttr) -> u32 {
+    let lanes = match attr.active_width {
+        1 => 1,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 4,
+    };
+    let lane = match attr.active_speed {
+        1 => 2_500,
+        2 => 5_000,
+        4 | 8 => 10_000,
+        16 => 14_000,
+        32 => 25_000,
+        64 => 50_000,
+        _ => 100_000,
+    };
+    lanes * lane
+}
+
+/// Returns the indices of the candidates to use, in their order.
+fn order(all: &[Candidate], wishes: Wishes) -> Vec<usize> {
+    let mut chosen: Vec<usize> = (0..all.len()).collect();
+    if wishes.are_named {
+        if wishes.are_ordered || all.iter().any(|port| port.network != all[0].network) {
+            return chosen;
+        }
+    } else if let Some(best) = best(all) {
+        chosen.retain(|&at| is_like(&all[at], &all[best]));
+    }
+    chosen.sort_by_key(|&at| all[at].distance);
+    let nearest = chosen.first().map_or(0, |&at| all[at].distance);
+    let near = chosen.partition_point(|&at| all[at].distance <= nearest);
+    if near > 0 {
+        chosen[..near].rotate_left(wishes.local_rank as usize % near);
+    }
+    let max = match chosen.first() {
+        _ if wishes.are_named => MAX_PORTS,
+        // Emulated ports share the processors.
+        Some(&at) if all[at].is_emulated => 1,
+        _ => wishes.max_rails.min(MAX_PORTS),
+    };
+    chosen.truncate(max);
+    chosen
+}
+
+/// Returns a candidate of the network to use: that with the fastest port, then the one with the
+/// most bandwidth, then the first.
+fn best(all: &[Candidate]) -> Option<usize> {
+    let bandwidth = |network: &str| -> u64 {
+        let ports = all.iter().filter(|port| port.network == network);
+        ports.map(|port| u64::from(port.rate)).sum()
+    };
+    (0..all.len()).max_by_key(|&at| {
+        let port = &all[at];
+        (!port.is_emulated, port.rate, bandwidth(&port.network), Reverse(at))
+    })
+}
+
+/// Returns whether a port is of the network of the best one, and not much slower.
+fn is_like(port: &Candidate, best: &Candidate) -> bool {
+    port.network == best.network
+        && port.is_emulated == best.is_emulated
+        && u64::from(port.rate) * 2 > u64::from(best.rate)
+}
+
+/// Returns why these ports and not others, if there are several.
+fn reason(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) -> Option<String> {
+    if all.len() < 2 {
+        return None;
+    }
+    let name = |at: usize| format!("{}:{}", ports[at].device, ports[at].number);
+    let list = |which: Vec<usize>| which.into_iter().map(name).collect::<Vec<_>>().join(", ");
+    let first = *order.first()?;
+    let mut parts = Vec::new();
+    let others = (0..all.len()).filter(|&at| all[at].distance > all[first].distance);
+    let others: Vec<usize> = others.filter(|&at| all[at].network == all[first].network).collect();
+    if !others.is_empty() {
+        parts.push(format!("{} is nearer than {}", name(first), list(others)));
+    }
+    let unused: Vec<usize> = (0..all.len()).filter(|at| !order.contains(at)).collect();
+    let of_kind = |why: fn(&Candidate, &Candidate) -> bool| -> Vec<usize> {
+        unused.iter().copied().filter(|&at| why(&all[at], &all[first])).collect()
+    };
+    let other_network = of_kind(|port, first| port.network != first.network);
+    let slower = of_kind(|port, first| port.network == first.network && !is_like(port, first));
+    let spare = of_kind(is_like);
+    let limit = match all[first].is_emulated {
+        true => "emulated ports share the processors".to_owned(),
+        false => format!("verbs.max_rails = {}", wishes.max_rails),
+    };
+    let groups = [
+        (other_network, "in another network".to_owned()),
+        (slower, "slower, or emulated".to_owned()),
+        (spare, limit),
+    ];
+    for (which, why) in groups {
+        if !which.is_empty() {
+            parts.push(format!("not {} ({why})", list(which)));
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUTO: Wishes =
+        Wishes { are_named: false, are_ordered: false, max_rails: 2, local_rank: 0 };
+
+    fn port(network: &str, rate: u32, distance: u32) -> Candidate {
+        Candidate { network: network.into(), rate, distance, is_emulated: false }
+    }
+
+    #[test]
+    fn the_nearest_ports_come_first_and_the_ranks_take_turns() {
+        let all = [port("a", 200, 21), port("a", 200, 10), port("a", 200, 10), port("a", 200, 21)];
+        let of = |local_rank| order(&all, Wishes { local_rank, ..AUTO });
+        assert_eq!([of(0), of(1), of(2)], [[1, 2], [2, 1], [1, 2]]);
+        let all_of = |local_rank| order(&all, Wishes { local_rank, max_rails: 4, ..AUTO });
+        assert_eq!([all_of(0), all_of(1)], [[1, 2, 0, 3], [2, 1, 0, 3]]);
+        assert_eq!(order(&all, Wishes { max_rails: 1, local_rank: 1, ..AUTO }), [2]);
+    }
+
+    #[test]
+    fn the_fastest_network_is_taken_without_slower_ports() {
+        let all = [port("slow", 25, 10), port("fast", 200, 21), port("fast", 100, 10)];
+        assert_eq!(order(&all, AUTO), [1]);
+        let all = [port("a", 100, 10), port("b", 100, 10), port("b", 100, 10)];
+        assert_eq!(order(&all, AUTO), [1, 2]);
+        assert_eq!(order(&[port("a", 100, 10), port("b", 100, 10)], AUTO), [0]);
+        assert_eq!(order(&[], AUTO), []);
+    }
+
+    #[test]
+    fn one_emulated_port_is_enough_and_none_if_there_are_adapters() {
+        let soft = |network| Candidate { is_emulated: true, ..port(network, 400, 10) };
+        assert_eq!(order(&[soft("a"), soft("a")], AUTO), [0]);
+        assert_eq!(order(&[soft("a"), soft("a")], Wishes { local_rank: 1, ..AUTO }), [1]);
+        assert_eq!(order(&[soft("a"), port("a", 100, 10)], AUTO), [1]);
+        let named = Wishes { are_named: true, ..AUTO };
+        assert_eq!(order(&[soft("a"), soft("a")], named), [0, 1]);
+    }
+
+    #[test]
+    fn named_ports_of_several_networks_keep_their_order() {
+        let named = Wishes { are_named: true, local_rank: 1, ..AUTO };
+        let all = [port("a", 100, 21), port("b", 100, 10)];
+        assert_eq!(order(&all, named), [0, 1]);
+        let all = [port("a", 100, 21), port("a", 25, 10), port("a", 100, 10)];
+        assert_eq!(order(&all, named), [2, 1, 0]);
+        assert_eq!(order(&all, Wishes { are_ordered: true, ..named }), [0, 1, 2]);
+    }
+
+    #[test]
+    fn without_rdma_the_reason_is_a_sentence() {
+        // There is a port or a reason on every host.
+        match Port::choose(&Settings::default()) {
+            Ok(port) => assert!(port.to_string().contains(&port.device)),
+            Err(error) => assert!(error.to_string().len() > 40, "{error}"),
+        }
+        let settings = Settings { device: Some("no_such_device".into()), ..Settings::default() };
+        assert!(Port::choose(&settings).is_err());
+    }
+}
