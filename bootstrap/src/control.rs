@@ -19,6 +19,8 @@ use crate::process_manager::ManagerError;
 
 /// The version of these messages.
 pub const VERSION: u32 = 1;
+/// The oldest version that both sides still speak.
+pub const OLDEST: u32 = 1;
 /// The largest message, in bytes without its length.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// The longest key of the job's store, in bytes.
@@ -125,6 +127,13 @@ pub enum ControlError {
          {MAX_KEY} and {MAX_VALUE}"
     )]
     TooLarge(usize, usize),
+}
+
+/// Returns the version that both sides speak: the lower one, unless it is older than [`OLDEST`].
+/// A side sends no message that this version does not have.
+pub fn common_version(theirs: u32) -> Option<u32> {
+    let common = theirs.min(VERSION);
+    (common >= OLDEST).then_some(common)
 }
 
 /// Encodes a message with its length. Panics if it is longer than [`MAX_MESSAGE`], which the
@@ -390,6 +399,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_lower_version_is_spoken_unless_it_is_too_old() {
+        assert_eq!(common_version(VERSION + 3), Some(VERSION));
+        assert_eq!(common_version(OLDEST), Some(OLDEST));
+        assert_eq!(common_version(OLDEST - 1), None);
+    }
 
     #[test]
     fn messages_survive_being_cut_anywhere() {

@@ -20,6 +20,7 @@ use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
 use crate::status_entry::RankState;
 use crate::status_page::StatusPage;
+use crate::versions::PEERS;
 
 /// The largest number of a processor that is looked at.
 const MAX_PROCESSORS: usize = 1024;
@@ -65,6 +66,7 @@ pub(crate) fn join(manager: &ProcessManager) -> Result<Direct, BootstrapError> {
         None => attach(manager, local[0], local_size)?,
     };
     let pid = getpid().as_raw_nonzero().get() as u32;
+    status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
     let entry = status_page.entry(local_rank);
     entry.claim(pid).map_err(|pid| BootstrapError::Used { rank, pid })?;
     entry.set_rank(rank);

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 
 use crate::control::{self, ControlError};
 use crate::environment::ParamError;
+use crate::versions;
 
 /// The reason why a process cannot join its job, with what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,18 +62,26 @@ pub enum BootstrapError {
         pid: u32,
     },
     /// The status page has another version.
-    #[error("cannot use the status page of mpiexec: {0}")]
+    #[error(
+        "cannot use the status page of mpiexec: {0}: use mpiexec and library of the same \
+         installation"
+    )]
     StatusPage(String),
     /// The control connection failed.
     #[error("cannot join the job: {0}")]
     Control(#[from] ControlError),
-    /// The launcher's messages have another version.
+    /// The launcher's messages have a version that is too old.
     #[error(
-        "mpiexec has version {0} of the control messages, this library version {ours}: use \
-         mpiexec and library of the same installation",
+        "mpiexec has version {0} of the control messages, this library versions {oldest} to \
+         {ours}: use a newer mpiexec, or that of the library's installation",
+        oldest = control::OLDEST,
         ours = control::VERSION
     )]
     Version(u32),
+    /// Another rank of this host has a library of another version.
+    #[error("cannot join the ranks of this host: one of them joined first, and {why}",
+        why = versions::mismatch(*.0, ""))]
+    Peers(u32),
     /// A system call failed.
     #[error("the system refused {0}: {1}")]
     System(&'static str, Errno),

@@ -29,7 +29,8 @@ use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
 use crate::status_entry::{RankState, StatusEntry};
 use crate::status_page::{AttachError, StatusPage};
-use crate::{inherited_fd, other_launchers};
+use crate::versions::PEERS;
+use crate::{inherited_fd, leave, other_launchers};
 
 /// This process's place in its job, and its connection to the launcher.
 #[derive(Debug)]
@@ -167,10 +168,13 @@ impl Job {
         let control =
             Control::new(inherited_fd::take(params.control).ok_or_else(|| closed(params))?);
         let secret = match control.receive()? {
-            ToRank::Welcome { version: control::VERSION, secret } => Secret::from_bytes(secret),
+            ToRank::Welcome { version, secret } if control::common_version(version).is_some() => {
+                Secret::from_bytes(secret)
+            }
             ToRank::Welcome { version, .. } => return Err(BootstrapError::Version(version)),
             _ => return Err(BootstrapError::Control(control::Malformed::Unknown.into())),
         };
+        status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
         // Before Hello, so that the launcher sees the state when Hello wakes it.
         entry.set_state(RankState::Running);
         control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
@@ -243,6 +247,7 @@ impl Job {
 
     /// Records that MPI is in use, again or still, after a finalize that was not the last.
     pub fn mark_running(&self) {
+        leave::forbid();
         self.status_entry().set_state(RankState::Running);
     }
 
@@ -259,7 +264,7 @@ impl Job {
         match &self.link {
             Link::None => {}
             Link::Launcher(control) => _ = control.send(&ToLauncher::Finalized),
-            Link::Manager(manager) => _ = manager.finalize(),
+            Link::Manager(manager) => leave::allow(manager),
         }
     }
 

@@ -11,7 +11,7 @@
 //! variable), [`control`] (messages), [`status_page`] and [`status_entry`] (what every rank is
 //! doing right now). This crate starts no process and links only the C library.
 
-#![deny(unsafe_code)] // allowed in `status_page`, `inherited_fd` and `process_manager::pmix` alone
+#![deny(unsafe_code)] // allowed in `status_page`, `inherited_fd`, `leave` and `process_manager::pmix`
 
 #[rustfmt::skip] // generated
 pub mod calls;
@@ -22,12 +22,14 @@ mod error;
 pub mod host_table;
 mod inherited_fd;
 mod job;
+mod leave;
 mod other_launchers;
 pub mod process_manager;
 mod secret;
 pub mod status_entry;
 pub mod status_page;
 pub mod store_key;
+pub mod versions;
 
 pub use error::BootstrapError;
 pub use job::{Job, Store};

@@ -49,6 +49,8 @@ struct Header {
     job: AtomicU64,
     /// 0 if a failure ends the job; otherwise 1, and the number of failed ranks.
     failures: AtomicU32,
+    /// The version of what ranks exchange, of the first rank that has joined; 0 until then.
+    peers: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() == 128);
@@ -187,6 +189,15 @@ impl StatusPage {
         // entries (all callers take it from `transport_offset`), and it is never unmapped.
         let (header, entries) = unsafe { views(base.cast(), local_size as usize) };
         Ok(StatusPage { header, entries, file: Some(file), folder: None })
+    }
+
+    /// Sets the version of what ranks exchange, if no rank has. The error is that of another rank.
+    pub fn agree_on_peers(&self, version: u32) -> Result<(), u32> {
+        match self.header.peers.compare_exchange(0, version, Relaxed, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(known) if known == version => Ok(()),
+            Err(known) => Err(known),
+        }
     }
 
     fn write_header(&self, local_size: u32, job: u64) {

@@ -217,15 +217,24 @@ fn a_mpiexec_that_falls_silent_takes_the_ranks_of_all_hosts_along() {
 #[test]
 fn a_job_that_the_user_has_stopped_is_silent_and_goes_on() {
     let mark = unique_sleep();
-    let child = spawn(&mut over_hosts("a:1,b:1", &["--dead-after", "1", "sleep", &mark]));
+    // Rank 0 waits for rank 1, which computes: no stall, unless stopped ranks are judged.
+    let line = "--dead-after 1 --stall-timeout 0.8 --stall-abort RANK init 0:call=MPI_Recv \
+                0:wait=1 1:compute=60 0:sleep=60";
+    let (rank, mark) = (rank(), format!("print={mark}"));
+    let words = line.split(' ').map(|word| if word == "RANK" { rank.as_str() } else { word });
+    let words: Vec<&str> = words.chain([mark.as_str()]).collect();
+    let child = spawn(&mut over_hosts("a:1,b:1", &words));
     eventually("ranks run", || processes(&mark) >= 3);
     let mpiexec = Pid::from_child(&child);
+    std::thread::sleep(Duration::from_millis(300));
     kill_process(mpiexec, Signal::TSTP).unwrap();
-    std::thread::sleep(2 * SOON);
+    std::thread::sleep(SOON);
     assert!(processes(&mark) >= 3, "ranks of a stopped job are gone");
     kill_process(mpiexec, Signal::CONT).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
     kill_process(mpiexec, Signal::TERM).unwrap();
-    assert_eq!(finish(child).code, 128 + 15);
+    let ran = finish(child);
+    assert_eq!((ran.code, ran.err.as_str()), (128 + 15, ""), "{ran:?}");
 }
 
 #[test]

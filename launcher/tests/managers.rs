@@ -18,14 +18,17 @@ struct Manager {
     values: Mutex<HashMap<String, String>>,
     fence: Barrier,
     limit: usize,
+    /// The last command of each rank.
+    last: Mutex<Vec<String>>,
 }
 
 /// Starts two ranks with these steps under a manager whose values have at most `limit` bytes.
-fn run_two(steps: &[&str], limit: usize) -> Vec<Ran> {
+fn run_two(steps: &[&str], limit: usize) -> (Vec<Ran>, Vec<String>) {
     let map = ("PMI_process_mapping".to_owned(), "(vector,(0,1,2))".to_owned());
     let values = Mutex::new(HashMap::from([map]));
-    let manager = Arc::new(Manager { values, fence: Barrier::new(2), limit });
-    let mut running = Vec::new();
+    let last = Mutex::default();
+    let manager = Arc::new(Manager { values, fence: Barrier::new(2), limit, last });
+    let (mut running, mut serving) = (Vec::new(), Vec::new());
     for number in 0..2 {
         let (ours, theirs) = UnixStream::pair().unwrap();
         fcntl_setfd(&theirs, FdFlags::empty()).unwrap();
@@ -35,22 +38,27 @@ fn run_two(steps: &[&str], limit: usize) -> Vec<Ran> {
         running.push(spawn(&mut command));
         drop(theirs);
         let manager = Arc::clone(&manager);
-        thread::spawn(move || manager.serve(ours));
+        serving.push(thread::spawn(move || manager.serve(ours)));
     }
-    running.into_iter().map(finish).collect()
+    let ran = running.into_iter().map(finish).collect();
+    serving.into_iter().for_each(|thread| thread.join().unwrap());
+    (ran, manager.last.lock().unwrap().clone())
 }
 
 impl Manager {
     fn serve(&self, stream: UnixStream) {
         let mut answers = stream.try_clone().unwrap();
+        let mut last = String::new();
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             let words: HashMap<&str, &str> =
                 line.split(' ').filter_map(|word| word.split_once('=')).collect();
+            last = words["cmd"].to_owned();
             let answer = self.answer(&words);
             if writeln!(answers, "{answer}").is_err() {
-                return;
+                break;
             }
         }
+        self.last.lock().unwrap().push(last);
     }
 
     fn answer(&self, words: &HashMap<&str, &str>) -> String {
@@ -84,12 +92,23 @@ impl Manager {
 fn ranks_of_another_manager_find_their_job() {
     // Values in one piece, and in many. MPI_Finalize has a barrier; here the ranks sleep.
     for limit in [1024, 24] {
-        let ran = run_two(&["init", "who", "sleep=0.5", "finalize"], limit);
+        let (ran, last) = run_two(&["init", "who", "sleep=0.5", "finalize"], limit);
+        assert_eq!(last, ["finalize"; 2]);
         for (number, ran) in ran.iter().enumerate() {
             assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
             assert_eq!(ran.out, format!("{number} of 2 running=true\n"));
         }
     }
+}
+
+#[test]
+fn ranks_take_leave_when_they_exit_and_only_after_mpi_finalize() {
+    // The store is there after MPI_Finalize, for sessions.
+    let (ran, last) = run_two(&["init", "sleep=0.2", "finalize", "put=late"], 1024);
+    assert!(ran.iter().all(|ran| ran.code == 0), "{ran:?}");
+    assert_eq!(last, ["finalize"; 2]);
+    let (_, last) = run_two(&["init", "sleep=0.2", "put=early"], 1024);
+    assert_eq!(last, ["put"; 2], "an exit in MPI is a failure");
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! The job's key-value store for the transports between hosts. Over the control connection to our
 //! launcher no call waits for an answer. Another process manager answers at once, from a process of
 //! this host, and has all addresses after the fence of MPI_Init. All clones share the answers.
+//! Values begin with the version of their process ([`bootstrap::versions`]); another one is an
+//! error that names both.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bootstrap::control::{Control, ToRank};
+use bootstrap::versions::{checked, stamp};
 use fabric::Store;
 
 /// The addresses of other processes.
@@ -48,6 +51,7 @@ impl Answers {
 
 impl Store for Addresses {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        let value = &stamp(value)[..];
         match &self.store {
             bootstrap::Store::Launcher(control) => {
                 control.put(key, value).map_err(|error| error.to_string())
@@ -68,7 +72,7 @@ impl Store for Addresses {
             }
             bootstrap::Store::Manager(_) => {}
         }
-        Ok(answers.values.get(key).cloned())
+        answers.values.get(key).map(|value| checked(value).map(<[u8]>::to_vec)).transpose()
     }
 
     fn forget(&mut self, key: &str) {

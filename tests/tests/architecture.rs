@@ -29,6 +29,7 @@ const CRATES: &[&[&str]] = &[
 const UNSAFE: &[&str] = &[
     "bootstrap/src/status_page.rs",
     "bootstrap/src/inherited_fd.rs",
+    "bootstrap/src/leave.rs",
     "bootstrap/src/process_manager/pmix.rs",
     "fabric/src/copy.rs",
     "fabric/src/user_buf.rs",

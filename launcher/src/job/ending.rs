@@ -8,6 +8,7 @@ use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 use super::state::{Job, Phase};
 use crate::failure_policy::Event;
 use crate::settings::Settings;
+use crate::stall::HostStall;
 
 /// Time from SIGTERM to SIGKILL when the job has failed.
 const TERM_GRACE: Duration = Duration::from_millis(250);
@@ -44,7 +45,7 @@ impl Job {
 
     /// Stops the ranks, then this process (Ctrl-Z). SIGCONT wakes this process first.
     pub(super) fn suspend(&mut self) {
-        self.watch.stopped.expect(true);
+        self.watch.pause();
         self.forward(libc::SIGTSTP);
         let _ = kill_process(getpid(), Signal::STOP);
     }
@@ -52,8 +53,13 @@ impl Job {
     /// Passes a signal of the user on to all ranks.
     pub(super) fn pass_on(&mut self, signal: i32) {
         match signal {
-            libc::SIGTSTP => self.watch.stopped.expect(true),
-            libc::SIGCONT => self.watch.stopped.expect(false),
+            libc::SIGTSTP => self.watch.pause(),
+            libc::SIGCONT => {
+                self.watch.resume(Instant::now());
+                if self.upstream.is_some() {
+                    self.set_stall(HostStall::Active);
+                }
+            }
             _ => {}
         }
         self.forward(signal);

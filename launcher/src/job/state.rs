@@ -95,6 +95,8 @@ pub(super) struct Processes {
 pub(super) struct Watch {
     pub(super) stall: Option<StallDetector>,
     pub(super) deadlock: Option<DeadlockDetector>,
+    /// What looks for stalls while the user has stopped the job: time and processes stand still.
+    paused: Option<(Option<StallDetector>, Option<DeadlockDetector>)>,
     /// Ends the job when its ranks wait for ever.
     pub(super) aborts_stalls: bool,
     pub(super) stopped: StoppedRanks,
@@ -161,12 +163,32 @@ impl Watch {
         Watch {
             stall: after.map(|after| StallDetector::new(after, now)),
             deadlock: after.filter(|_| !is_daemon).map(|_| DeadlockDetector::new(now)),
+            paused: None,
             aborts_stalls: settings.stall_abort,
             stopped: StoppedRanks::default(),
             absent: AbsentRanks::default(),
             unfinalized: Unfinalized::default(),
             stacks: UserStacks::new(settings.stack_traces),
             foreign: ForeignMpi::new(now),
+        }
+    }
+}
+
+impl Watch {
+    /// Judges no rank while the user has stopped the job.
+    pub(super) fn pause(&mut self) {
+        self.stopped.expect(true);
+        if self.paused.is_none() {
+            self.paused = Some((self.stall.take(), self.deadlock.take()));
+        }
+    }
+
+    /// Judges the ranks anew from now on.
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.stopped.expect(false);
+        if let Some((stall, deadlock)) = self.paused.take() {
+            self.stall = stall.map(|stall| StallDetector::new(stall.after(), now));
+            self.deadlock = deadlock.map(|_| DeadlockDetector::new(now));
         }
     }
 }

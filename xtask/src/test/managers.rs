@@ -50,10 +50,6 @@ const STARTERS: [(&str, &str); 3] = [
 ];
 /// C programs that each of them runs, unless it runs all.
 const PROGRAMS_OF_A_SEED: usize = 4;
-/// Programs that use MPI after the MPI_Finalize of the world model: the connection to the manager's
-/// store is closed then.
-const AFTER_FINALIZE: [&str; 1] = ["sessions before, during and after the world model"];
-
 /// Runs all jobs.
 pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -100,7 +96,6 @@ fn whole_programs(project: &Project, options: &Options, slurm: Option<&Path>) ->
     let rows: Vec<programs::Row> = programs::for_hosts(project, options, true)?
         .into_iter()
         .filter(|(case, _)| case.options.is_empty() && !case.ours)
-        .filter(|(case, _)| !AFTER_FINALIZE.contains(&case.name.as_str()))
         .collect();
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let seed = options.seed.unwrap_or(clock.as_millis() as u64 % 1_000_000) as usize;
