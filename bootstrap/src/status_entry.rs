@@ -28,6 +28,8 @@ pub struct StatusEntry {
     outer: AtomicU32,
     context: AtomicU64,
     since: AtomicU64,
+    file_done: AtomicU64,
+    file_total: AtomicU64,
 }
 
 const _: () = assert!(size_of::<StatusEntry>() == 128);
@@ -121,7 +123,21 @@ impl StatusEntry {
             outer: AtomicU32::new(0),
             context: AtomicU64::new(0),
             since: AtomicU64::new(0),
+            file_done: AtomicU64::new(0),
+            file_total: AtomicU64::new(0),
         }
+    }
+
+    /// Records how far a collective write has come: bytes of all ranks; a total of 0 for none.
+    pub fn set_file_progress(&self, done: u64, total: u64) {
+        self.file_done.store(done, Relaxed);
+        self.file_total.store(total, Relaxed);
+    }
+
+    /// Returns the bytes that a collective write has written, and all of them, if one runs.
+    pub fn file_progress(&self) -> Option<(u64, u64)> {
+        let total = self.file_total.load(Relaxed);
+        (total > 0).then(|| (self.file_done.load(Relaxed).min(total), total))
     }
 
     /// Records that an MPI call begins: its index in the table of calls.

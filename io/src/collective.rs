@@ -5,6 +5,9 @@
 //! aggregators (`two_phase`). Otherwise each member moves its own. If one member has failed, for
 //! instance by a wrong argument, none moves data.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 use objects::Result;
 
 use crate::hints::{Hints, Switch};
@@ -36,9 +39,61 @@ pub(crate) enum Decision {
     /// A member has failed, the first by rank with this class: no data moves.
     Failed { rank: u32, class: i32 },
     /// Each member moves its own data.
-    Direct,
+    Direct(Reason),
     /// The data goes through aggregators.
-    Aggregate(Domains),
+    Aggregate(Reason, Domains),
+}
+
+/// Why a collective access is carried out as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// There is one member.
+    Alone,
+    /// A hint forbids aggregators.
+    Forbidden,
+    /// Atomic mode, another representation than native, or a view that overlaps itself.
+    Unfit,
+    /// The ranges of members do not interleave.
+    Apart,
+    /// The pieces are not small.
+    Large,
+    /// A hint asks for aggregators.
+    Wanted,
+    /// Small pieces interleave.
+    Small,
+}
+
+impl Reason {
+    /// All of them: whether the data goes through aggregators, and why, for `--explain`.
+    pub(crate) const ALL: [(Reason, bool, &'static str); 7] = [
+        (Reason::Alone, false, "one rank has opened it"),
+        (Reason::Forbidden, false, "a hint forbids aggregators"),
+        (Reason::Unfit, false, "atomic mode, conversion or overlapping pieces"),
+        (Reason::Apart, false, "the ranges of ranks do not interleave"),
+        (Reason::Large, false, "pieces are of 4 KiB or more"),
+        (Reason::Wanted, true, "a hint asks for aggregators"),
+        (Reason::Small, true, "pieces below 4 KiB interleave"),
+    ];
+}
+
+/// How often each reason counted.
+#[derive(Default)]
+pub(crate) struct Reasons([AtomicU64; Reason::ALL.len()]);
+
+impl Reasons {
+    /// Counts the reason of a decision.
+    pub(crate) fn count(&self, decision: &Decision) {
+        if let Decision::Direct(reason) | Decision::Aggregate(reason, _) = decision {
+            self.0[*reason as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns how often data went through aggregators or not, and why, as far as it did.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (u64, bool, &'static str)> {
+        let counts = self.0.iter().map(|count| count.load(Relaxed));
+        let all = counts.zip(Reason::ALL).map(|(count, (_, joins, why))| (count, joins, why));
+        all.filter(|(count, ..)| *count > 0)
+    }
 }
 
 /// Rank 0's hints on collective buffering.
@@ -112,8 +167,10 @@ pub(crate) async fn decide(
 ) -> Result<Decision> {
     let size = steps.members().size();
     if size == 1 {
-        let none = Buffering { nodes: 1, window: 1, align: Domains::ALIGN };
-        return Ok(choose(&[mine], Switch::Disable, &none));
+        return Ok(match mine.class {
+            0 => Decision::Direct(Reason::Alone),
+            class => Decision::Failed { rank: 0, class },
+        });
     }
     let all = steps.allgather(&mine.encode(hints, switch)).await?;
     let word = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| all[at * 8 + i]));
@@ -135,20 +192,28 @@ fn choose(all: &[Summary], switch: Switch, buffering: &Buffering) -> Decision {
         return Decision::Failed { rank: rank as u32, class: all[rank].class };
     }
     let mut busy: Vec<&Summary> = all.iter().filter(|one| one.len > 0).collect();
-    let may = switch != Switch::Disable && busy.iter().all(|one| one.eligible);
-    let (Some(first), true) = (busy.iter().map(|one| one.start).min(), may) else {
-        return Decision::Direct;
+    let Some(first) = busy.iter().map(|one| one.start).min() else {
+        return Decision::Direct(Reason::Apart);
     };
+    if switch == Switch::Disable {
+        return Decision::Direct(Reason::Forbidden);
+    }
+    if !busy.iter().all(|one| one.eligible) {
+        return Decision::Direct(Reason::Unfit);
+    }
     busy.sort_by_key(|one| one.start);
     let interleave = busy.windows(2).any(|pair| pair[1].start < pair[0].end);
     let bytes = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.len));
     let pieces = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.pieces));
     let small = bytes / pieces.max(1) < DIRECT_MIN;
-    if switch != Switch::Enable && !(interleave && small) {
-        return Decision::Direct;
-    }
+    let reason = match (switch, interleave, small) {
+        (Switch::Enable, ..) => Reason::Wanted,
+        (_, false, _) => return Decision::Direct(Reason::Apart),
+        (_, true, false) => return Decision::Direct(Reason::Large),
+        (_, true, true) => Reason::Small,
+    };
     let end = busy.iter().map(|one| one.end).max().unwrap_or(first);
-    Decision::Aggregate(Domains::new(first, end, all.len() as u32, buffering))
+    Decision::Aggregate(reason, Domains::new(first, end, all.len() as u32, buffering))
 }
 
 impl Domains {
@@ -227,18 +292,21 @@ mod tests {
             choose(all, switch, &Buffering { nodes: 4, window: 1 << 20, align: Domains::ALIGN })
         };
         let automatic = |all: &[Summary]| with(all, Switch::Automatic);
-        assert!(matches!(automatic(&all), Decision::Aggregate(_)));
-        assert_eq!(with(&all, Switch::Disable), Decision::Direct);
+        assert!(matches!(automatic(&all), Decision::Aggregate(Reason::Small, _)));
+        assert_eq!(with(&all, Switch::Disable), Decision::Direct(Reason::Forbidden));
         let apart = [wants(0, 9000, 9000, 1), wants(9000, 9900, 900, 1)];
-        assert_eq!(automatic(&apart), Decision::Direct);
-        assert!(matches!(with(&apart, Switch::Enable), Decision::Aggregate(_)));
+        assert_eq!(automatic(&apart), Decision::Direct(Reason::Apart));
+        assert!(matches!(with(&apart, Switch::Enable), Decision::Aggregate(Reason::Wanted, _)));
         let large = [wants(0, 1 << 20, 1 << 19, 8), wants(1 << 16, 1 << 20, 1 << 19, 8)];
-        assert_eq!(automatic(&large), Decision::Direct);
+        assert_eq!(automatic(&large), Decision::Direct(Reason::Large));
         let failed = [Summary { class: 2, ..all[0] }, all[1]];
         assert_eq!(automatic(&failed), Decision::Failed { rank: 0, class: 2 });
         let not = [Summary { eligible: false, ..all[0] }, all[1]];
-        assert_eq!(with(&not, Switch::Enable), Decision::Direct);
-        assert_eq!(automatic(&[Summary::default(); 2]), Decision::Direct);
+        assert_eq!(with(&not, Switch::Enable), Decision::Direct(Reason::Unfit));
+        assert_eq!(automatic(&[Summary::default(); 2]), Decision::Direct(Reason::Apart));
+        for (at, (reason, ..)) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, at);
+        }
     }
 
     #[test]

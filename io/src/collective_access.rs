@@ -224,13 +224,15 @@ impl File {
             }
         };
         let switch = if direction == Direction::Write { hints.cb_write } else { hints.cb_read };
-        match (decide(steps, summary, hints, switch).await?, mine) {
+        let decision = decide(steps, summary, hints, switch).await?;
+        self.reasons.count(&decision);
+        match (decision, mine) {
             (Decision::Failed { rank, class }, mine) => {
                 Err(first_error_by(steps, mine.map(|_| ()), rank, class).await?)
             }
             (_, Err(error)) => Err(error),
-            (Decision::Direct, Ok(wanted)) => self.move_directly(steps, direction, wanted).await,
-            (Decision::Aggregate(domains), Ok(wanted)) => {
+            (Decision::Direct(_), Ok(wanted)) => self.move_directly(steps, direction, wanted).await,
+            (Decision::Aggregate(_, domains), Ok(wanted)) => {
                 self.aggregate(steps, direction, &wanted, domains, hints).await
             }
         }

@@ -17,6 +17,7 @@ use objects::{Class, Error, Result};
 use crate::access::Direction;
 use crate::direct;
 use crate::errno::failed;
+use crate::lustre;
 use crate::staging::Staging;
 
 /// Most bytes of one call of the system, which refuses more than 2 GiB.
@@ -84,6 +85,16 @@ fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
             }
         }
     }
+}
+
+/// Returns the number of the file system of a path, if the system tells.
+pub(crate) fn file_system_of(path: &str) -> Option<i64> {
+    let name = c_path(path).ok()?;
+    // SAFETY: all zeros are a valid `statfs`, which the call fills.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a terminated string and a valid place.
+    retry(|| unsafe { libc::statfs(name.as_ptr(), &mut found) }.into()).ok()?;
+    Some(found.f_type as i64)
 }
 
 /// Opens an open file once more, for direct access; `None` if its file system has none.
@@ -320,6 +331,14 @@ impl Disk {
         let read = retry(|| unsafe { libc::fgetxattr(fd, name.as_ptr(), place, room) as i64 });
         value.truncate(read.ok()? as usize);
         Some(value)
+    }
+
+    /// Gives a file of Lustre that has no objects yet its layout; false if that is refused.
+    pub(crate) fn set_layout(&self, layout: &[u8]) -> bool {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: a layout, which the call reads.
+        retry(|| unsafe { libc::ioctl(fd, lustre::SET_STRIPE as _, layout.as_ptr()) }.into())
+            .is_ok()
     }
 
     /// Sets the size in bytes.

@@ -19,13 +19,15 @@ use objects::{Class, Datatype, Error, Info, Result};
 
 use crate::access::{Direction, Position};
 use crate::agreement::{agree, agree_same};
-use crate::amode::{Amode, SEQUENTIAL};
+use crate::amode::{Amode, SEQUENTIAL, UNIQUE_OPEN};
+use crate::collective::Reasons;
 use crate::datarep::{Datarep, UserData};
 use crate::disk::Disk;
 use crate::file_system::{FileSystem, Kind};
 use crate::hints::{Hints, Switch};
 use crate::members::Members;
 use crate::pending::{Outcome, Pending};
+use crate::report;
 use crate::shared_pointer::SharedPointer;
 use crate::sieve::{Sieve, Target};
 use crate::statistics::{Access, Statistics};
@@ -42,6 +44,8 @@ pub struct File {
     pub(crate) shared: SharedPointer,
     pub(crate) state: Mutex<State>,
     pub(crate) statistics: Statistics,
+    /// Why collective accesses were carried out as they were.
+    pub(crate) reasons: Reasons,
     file_system: FileSystem,
     /// Held while a locked access moves data.
     pub(crate) locked_access: Arc<Mutex<()>>,
@@ -99,6 +103,7 @@ impl File {
             shared,
             state,
             statistics,
+            reasons: Reasons::default(),
             file_system,
             locked_access,
             started,
@@ -155,6 +160,11 @@ impl File {
         self.disk.size()
     }
 
+    /// Returns what is used for the file and why, for `--explain`.
+    pub fn explain(&self) -> String {
+        report::explain(self.path(), &self.state().hints, self.reasons.texts())
+    }
+
     /// Sets the size in bytes (MPI_File_set_size). Collective.
     pub fn set_size(&self, size: i64) -> Result<()> {
         self.resize(size, Disk::set_size)
@@ -185,12 +195,17 @@ impl File {
         };
         agree(self.group(), self.check_no_split().and_then(|()| sync(first)))?;
         agree(self.group(), sync(!first))?;
-        if self.file_system.kind == Kind::Nfs {
+        if self.is_of_network() {
             // A client looks for what others wrote when it gets a lock.
             let _one_thread = self.locked_access.lock();
             let _ = self.disk.lock(0, 1, false);
         }
         Ok(())
+    }
+
+    /// Returns true if this host's copy of the file may be old, and writes may fail later.
+    pub(crate) fn is_of_network(&self) -> bool {
+        self.file_system.kind == Kind::Nfs
     }
 
     /// Returns true in atomic mode.
@@ -317,7 +332,9 @@ impl File {
         let state = self.state();
         let writes = direction == Direction::Write;
         let locked = state.atomic || writes && state.hints.ds_write == Switch::Enable;
-        let sieve = Sieve::new(&state.hints, locked && self.amode.reads());
+        // With no other writer there is nothing to lose in a hole.
+        let is_alone = self.members.size() == 1 && self.amode.has(UNIQUE_OPEN);
+        let sieve = Sieve::new(&state.hints, (locked || is_alone) && self.amode.reads());
         drop(state);
         let target = Target { disk: &self.disk, view, sieve };
         if !locked || data.buffer.is_empty() {

@@ -3,7 +3,8 @@
 //! The kind is that of statfs(2). Unknown ones are treated as plain POSIX. A stripe of Lustre is
 //! read from the attribute `lustre.lov`, which its client answers without a library.
 
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
+use crate::lustre::stripes_of;
 
 /// A kind of file system, by what the library does differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl FileSystem {
         let (name, kind) = kind_of(magic);
         let (mut unit, mut stripes) = (0, 0);
         if kind == Kind::Lustre
-            && let Some(layout) = disk.attribute(c"lustre.lov").as_deref().and_then(stripe_of)
+            && let Some(layout) = disk.attribute(c"lustre.lov").as_deref().and_then(stripes_of)
         {
             (unit, stripes) = layout;
         } else if matches!(kind, Kind::Lustre | Kind::Parallel) {
@@ -66,19 +67,14 @@ impl FileSystem {
     }
 }
 
+/// Returns true if files of a folder lie on Lustre.
+pub(crate) fn is_lustre(folder: &str) -> bool {
+    disk::file_system_of(folder).is_some_and(|magic| kind_of(magic).1 == Kind::Lustre)
+}
+
 fn kind_of(magic: i64) -> (&'static str, Kind) {
     let known = KNOWN.iter().find(|(number, ..)| *number == magic & 0xffff_ffff);
     known.map_or(("unknown", Kind::Other), |&(_, name, kind)| (name, kind))
-}
-
-/// Returns size and number of the stripes from an attribute of Lustre: `lov_user_md_v1` or `_v3`,
-/// which begin alike: magic (4), pattern (4), object (16), stripe size (4), stripe count (2).
-fn stripe_of(attribute: &[u8]) -> Option<(u64, u64)> {
-    let magic = u32::from_le_bytes(attribute.get(..4)?.try_into().ok()?);
-    let size = u32::from_le_bytes(attribute.get(24..28)?.try_into().ok()?);
-    let count = u16::from_le_bytes(attribute.get(28..30)?.try_into().ok()?);
-    let is_plain = matches!(magic, 0x0bd1_0bd0 | 0x0bd3_0bd0);
-    (is_plain && size > 0).then_some((size.into(), count.into()))
 }
 
 #[cfg(test)]
@@ -92,17 +88,5 @@ mod tests {
         // Where the system's number is a 32-bit word with a sign.
         assert_eq!(kind_of(i64::from(0x9123_683e_u32 as i32)), ("btrfs", Kind::Local));
         assert_eq!(kind_of(1), ("unknown", Kind::Other));
-    }
-
-    #[test]
-    fn stripes_are_read_and_nonsense_is_not() {
-        let mut attribute = [0; 32];
-        attribute[..4].copy_from_slice(&0x0bd1_0bd0_u32.to_le_bytes());
-        attribute[24..28].copy_from_slice(&(1u32 << 20).to_le_bytes());
-        attribute[28..30].copy_from_slice(&4u16.to_le_bytes());
-        assert_eq!(stripe_of(&attribute), Some((1 << 20, 4)));
-        assert_eq!(stripe_of(&attribute[..29]), None);
-        attribute[0] = 1;
-        assert_eq!(stripe_of(&attribute), None);
     }
 }

@@ -66,7 +66,7 @@ pub struct Hints {
     pub ind_rd_buffer_size: u64,
     /// Bytes that borders between aggregators are multiples of, 0 for those of a page.
     pub striping_unit: u64,
-    /// Number of servers that the file is divided over, 0 if it is unknown.
+    /// Number of servers that the file is divided over, 0 if unknown; a wish until it is open.
     pub striping_factor: u64,
     /// What goes past the cache of the system; fixed when the file is open.
     pub(crate) direct: Direct,
@@ -141,6 +141,11 @@ impl Hints {
         let above_0 = |key| Ok(number(info, key, 10)?.filter(|&number| number > 0));
         if let Some(bytes) = above_0("ind_rd_buffer_size")? {
             self.ind_rd_buffer_size = bytes.min(MAX_SIEVE_BYTES);
+        }
+        if self.file_system.is_none()
+            && let Some(stripes) = above_0("striping_factor")?
+        {
+            self.striping_factor = stripes;
         }
         if let Some(bytes) = above_0("striping_unit")? {
             self.striping_unit = bytes.min(MAX_STRIPE_BYTES);

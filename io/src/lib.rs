@@ -26,6 +26,7 @@ mod errno;
 pub mod file;
 mod file_system;
 pub mod hints;
+mod lustre;
 pub mod members;
 mod open;
 pub mod pending;

@@ -77,7 +77,8 @@ pub trait Resumable: Send {
 }
 
 /// The processes of a file, as one of them sees the others. All calls but `rank`, `size`, `host`,
-/// `drive` and `wait` are collective: each member makes the same ones in the same order.
+/// `drive`, `wait` and `report_progress` are collective: each member makes the same ones in the same
+/// order.
 pub trait Members: Send + Sync {
     /// Returns this process's rank.
     fn rank(&self) -> u32;
@@ -99,6 +100,10 @@ pub trait Members: Send + Sync {
 
     /// Makes progress until an access is done.
     fn wait(&self, pending: &Arc<Pending>);
+
+    /// Tells an observer how far a collective write has come: bytes of all members. A total of 0:
+    /// none runs.
+    fn report_progress(&self, _done: u64, _total: u64) {}
 
     /// Makes words at rank 0 that members on any host can change, all 0.
     fn remote_words(&self) -> Result<Box<dyn RemoteWords>>;

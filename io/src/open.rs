@@ -15,9 +15,11 @@ use objects::{Class, Error, Info, Result};
 
 use crate::agreement::{agree, agree_with, first_error};
 use crate::amode::{APPEND, Amode, CREATE, DELETE_ON_CLOSE, EXCL, WRONLY};
-use crate::disk::{Disk, OpenHow, unlink};
+use crate::disk::{Direct, Disk, OpenHow, unlink};
 use crate::file::File;
+use crate::file_system::is_lustre;
 use crate::hints::Hints;
+use crate::lustre;
 use crate::members::{Exchange, Members};
 use crate::shared_pointer::{SharedPointer, Words};
 use crate::shared_word::{Announcement, SharedWords};
@@ -160,12 +162,35 @@ fn open_here(checked: &Checked, rank: u32) -> Result<Disk> {
     if path.is_empty() {
         return Err(Error::new(Class::BadFile, "invalid file name: it is empty"));
     }
+    let create = if create != 0 { create_striped(checked, create)? } else { 0 };
     let how = OpenHow { flags: access | create, mode: hints.file_perm, direct: hints.direct };
     let disk = Disk::open(path, how, rank)?;
     if disk.is_folder()? {
         return Err(Error::new(Class::BadFile, format!("cannot open {path}: it is a directory")));
     }
     Ok(disk)
+}
+
+/// Creates a file of Lustre with the stripes that hints ask for; returns what is left to create. A
+/// layout that is refused leaves the system's: hints are no commands.
+fn create_striped(checked: &Checked, create: i32) -> Result<i32> {
+    let Checked { path, hints, .. } = checked;
+    let folder = Path::new(path).parent().and_then(Path::to_str).filter(|name| !name.is_empty());
+    let layout = lustre::layout(hints.striping_unit, hints.striping_factor);
+    let Some(layout) = layout.filter(|_| is_lustre(folder.unwrap_or("."))) else {
+        return Ok(create);
+    };
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | lustre::DELAY_CREATE;
+    let how = OpenHow { flags, mode: hints.file_perm, direct: Direct::default() };
+    match Disk::open(path, how, 0) {
+        Ok(disk) => {
+            disk.set_layout(&layout);
+            Ok(0)
+        }
+        // Its layout stays.
+        Err(error) if error.class() == Class::FileExists => Ok(create),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the name without a prefix of ROMIO's, unless a file has the whole name.
@@ -197,7 +222,12 @@ impl File {
     /// error the file stays open. Returns what each member did. Collective.
     pub fn begin_close(&self) -> Result<Vec<Counts>> {
         let counts = self.statistics.counts(self.disk.calls()).encode();
-        let all = agree_with(self.group(), self.check_no_split(), &counts)?;
+        // A file system of the network reports what it could not write when data is flushed.
+        let flushed = self.check_no_split().and_then(|()| match self.is_of_network() {
+            true if self.amode.writes() => self.disk.sync(),
+            _ => Ok(()),
+        });
+        let all = agree_with(self.group(), flushed, &counts)?;
         Ok(all.chunks_exact(Counts::SIZE).map(Counts::decode).collect())
     }
 

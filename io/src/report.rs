@@ -1,9 +1,11 @@
 //! The text of `report.io`: what the members of a file moved, how fast, and one sentence of advice.
+//! Also that of `--explain`: what is used for a file, and why.
 //!
 //! It is made of [`Counts`] alone, so that it depends on no order of events.
 
 use std::fmt::Write;
 
+use crate::hints::Hints;
 use crate::statistics::{Counts, SideCounts};
 
 /// Mean pieces below this many bytes cost more for the call than for the data.
@@ -30,6 +32,42 @@ pub fn report(path: &str, all: &[Counts]) -> String {
         }
     }
     let _ = write!(text, "\n  advice: {}", advice(all, open));
+    text
+}
+
+/// Returns what is used for a file and why: one line. `reasons`: how often collective accesses went
+/// through aggregators or not, and why.
+pub(crate) fn explain(
+    path: &str,
+    hints: &Hints,
+    reasons: impl Iterator<Item = (u64, bool, &'static str)>,
+) -> String {
+    let mut text = format!("file {path}: on {}", hints.file_system.unwrap_or("unknown"));
+    if hints.striping_unit > 0 {
+        let _ = write!(text, ", stripes of {}", bytes(hints.striping_unit));
+    }
+    for (name, is_on) in [("reads", hints.direct.reads), ("writes", hints.direct.writes)] {
+        if is_on {
+            let _ = write!(text, ", {name} past the cache of the system");
+        }
+    }
+    let mut has_collective = false;
+    for (count, joins, why) in reasons {
+        has_collective = true;
+        let how = match joins {
+            true => format!(
+                "by up to {} aggregators, {} at a time",
+                hints.cb_nodes,
+                bytes(hints.cb_buffer_size)
+            ),
+            false => "by each rank itself".to_owned(),
+        };
+        let accesses = if count == 1 { "access" } else { "accesses" };
+        let _ = write!(text, "; {count} collective {accesses} {how}: {why}");
+    }
+    if !has_collective {
+        text += "; no collective accesses";
+    }
     text
 }
 
@@ -153,6 +191,24 @@ mod tests {
              4.0 MiB in 4 calls of 1.0 MiB to 1.0 MiB, 8 MB/s\n    8192 pieces of 512 bytes on \
              average, 2 writes of the system; 100 % through aggregators\n  advice: the requests \
              are large: the file system limits the rate"
+        );
+    }
+
+    #[test]
+    fn explanations_say_how_and_why() {
+        let mut hints = Hints::new(2);
+        let reasons = [(3, true, "pieces below 4 KiB interleave"), (1, false, "one rank")];
+        assert_eq!(
+            explain("/x", &hints, reasons.into_iter()),
+            "file /x: on unknown; 3 collective accesses by up to 2 aggregators, 4.0 MiB at a time: \
+             pieces below 4 KiB interleave; 1 collective access by each rank itself: one rank"
+        );
+        (hints.file_system, hints.striping_unit, hints.direct.writes) =
+            (Some("lustre"), 1 << 20, true);
+        assert_eq!(
+            explain("/x", &hints, [].into_iter()),
+            "file /x: on lustre, stripes of 1.0 MiB, writes past the cache of the system; no \
+             collective accesses"
         );
     }
 

@@ -4,12 +4,14 @@
 //! A read takes a hole along without harm. A write reads a block, changes it and writes it back,
 //! holes included: a byte that another process writes there meanwhile would be lost. Therefore
 //! writes are sieved only while the caller has locked the range, and only where all writers lock:
-//! in atomic mode, or with the hint `romio_ds_write=enable`.
+//! in atomic mode, or with the hint `romio_ds_write=enable`; and without a lock where no other
+//! writer exists: one process has opened the file with MPI_MODE_UNIQUE_OPEN.
 
 use fabric::UserBuf;
 use objects::datatype::{Run, Runs};
 use objects::{Class, Error, Result};
 
+use crate::access::Direction;
 use crate::disk::Disk;
 use crate::hints::{Hints, Switch};
 use crate::staging::Staging;
@@ -115,68 +117,94 @@ impl<'a, 'b> Batches<'a, 'b> {
 
 /// Reads the next runs of the file into one run of memory.
 pub(crate) fn read(target: Target<'_>, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, Result<()>) {
+    by_batches(target, Direction::Read, runs, memory)
+}
+
+/// Writes one run of memory to the next runs of the file, whose range is locked.
+pub(crate) fn write(target: Target<'_>, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, Result<()>) {
+    let target = Target { sieve: target.sieve.of_writes(), ..target };
+    by_batches(target, Direction::Write, runs, memory)
+}
+
+/// Moves a batch after the other: a single run in place, several by way of a block.
+fn by_batches(
+    target: Target<'_>,
+    direction: Direction,
+    runs: &mut Runs<'_>,
+    memory: UserBuf,
+) -> (u64, Result<()>) {
     let mut batches = Batches::new(runs, target.sieve, memory.len() as u64);
     let (mut done, mut staging) = (0, None);
     while done < memory.len() as u64 {
         let next = batches.advance();
-        let Some((start, span)) = next else { return (done, Err(too_far())) };
-        let Some(at) = target.offset_of(start) else { return (done, Ok(())) };
-        let (moved, result) = if let [run] = batches.batch[..] {
-            let part = memory.slice(done as usize, run.len as usize);
-            let (moved, result) = target.disk.read(at, part);
-            (moved as u64, result)
-        } else {
-            let block = match block(&mut staging, target.sieve) {
-                Ok(block) => block,
-                Err(error) => return (done, Err(error)),
-            };
-            let read = |all: UserBuf| target.disk.read(at, all.slice(0, span as usize));
-            let (got, result) = block.lend(read);
-            (scatter(&block.bytes()[..got], start, &batches.batch, memory, done), result)
+        let place = next.and_then(|(start, span)| Some((start, span, target.offset_of(start)?)));
+        let Some((start, span, at)) = place else { return (done, Err(too_far())) };
+        let data = memory.slice(done as usize, batches.bytes() as usize);
+        let (moved, result) = match (&batches.batch[..], direction) {
+            ([_], Direction::Read) => widen(target.disk.read(at, data)),
+            ([_], Direction::Write) => widen(target.disk.write(at, data)),
+            (batch, _) => match block(&mut staging, target.sieve) {
+                Ok(block) if direction == Direction::Read => {
+                    read_batch(target.disk, block, Batch { start, span, at, runs: batch }, data)
+                }
+                Ok(block) => {
+                    write_batch(target.disk, block, Batch { start, span, at, runs: batch }, data)
+                }
+                Err(error) => (0, Err(error)),
+            },
         };
         done += moved;
-        if result.is_err() || moved < batches.bytes() {
+        if result.is_err() || moved < data.len() as u64 {
             return (done, result);
         }
     }
     (done, Ok(()))
 }
 
-/// Writes one run of memory to the next runs of the file, whose range is locked.
-pub(crate) fn write(target: Target<'_>, runs: &mut Runs<'_>, memory: UserBuf) -> (u64, Result<()>) {
-    let mut batches = Batches::new(runs, target.sieve.of_writes(), memory.len() as u64);
-    let (mut done, mut staging) = (0, None);
-    while done < memory.len() as u64 {
-        let next = batches.advance();
-        let place = next.and_then(|(start, span)| Some((start, span, target.offset_of(start)?)));
-        let Some((start, span, at)) = place else { return (done, Err(too_far())) };
-        let (moved, result) = if let [run] = batches.batch[..] {
-            let part = memory.slice(done as usize, run.len as usize);
-            let (moved, result) = target.disk.write(at, part);
-            (moved as u64, result)
-        } else {
-            let block = match block(&mut staging, target.sieve) {
-                Ok(block) => block,
-                Err(error) => return (done, Err(error)),
-            };
-            let change = |all: UserBuf| target.disk.read(at, all.slice(0, span as usize));
-            let (got, result) = block.lend(change);
-            if result.is_err() {
-                return (done, result);
-            }
-            // Beyond the end of the file a hole is zeros.
-            block.bytes_mut()[got..span as usize].fill(0);
-            gather(block.bytes_mut(), start, &batches.batch, memory, done);
-            let store = |all: UserBuf| target.disk.write(at, all.slice(0, span as usize));
-            let (written, result) = block.lend(store);
-            (bytes_before(start, &batches.batch, written as u64), result)
-        };
-        done += moved;
-        if result.is_err() || moved < batches.bytes() {
-            return (done, result);
-        }
+/// Several runs that move in one call.
+struct Batch<'a> {
+    /// The first byte, relative to the view.
+    start: i64,
+    /// Bytes from the first to the last.
+    span: u64,
+    /// The first byte in the file.
+    at: i64,
+    runs: &'a [Run],
+}
+
+/// Reads a block of the file, and copies the runs from it.
+fn read_batch(
+    disk: &Disk,
+    block: &mut Staging,
+    batch: Batch<'_>,
+    data: UserBuf,
+) -> (u64, Result<()>) {
+    let Batch { start, span, at, runs } = batch;
+    let (got, result) = block.lend(|all| disk.read(at, all.slice(0, span as usize)));
+    (scatter(&block.bytes()[..got], start, runs, data), result)
+}
+
+/// Reads a block of the file, changes the runs in it, and writes it back.
+fn write_batch(
+    disk: &Disk,
+    block: &mut Staging,
+    batch: Batch<'_>,
+    data: UserBuf,
+) -> (u64, Result<()>) {
+    let Batch { start, span, at, runs } = batch;
+    let (got, result) = block.lend(|all| disk.read(at, all.slice(0, span as usize)));
+    if result.is_err() {
+        return (0, result);
     }
-    (done, Ok(()))
+    // Beyond the end of the file a hole is zeros.
+    block.bytes_mut()[got..span as usize].fill(0);
+    gather(block.bytes_mut(), start, runs, data);
+    let (written, result) = block.lend(|all| disk.write(at, all.slice(0, span as usize)));
+    (bytes_before(start, runs, written as u64), result)
+}
+
+fn widen((moved, result): (usize, Result<()>)) -> (u64, Result<()>) {
+    (moved as u64, result)
 }
 
 /// Returns the block that batches go through, made when the first one needs it.
@@ -187,14 +215,14 @@ fn block(staging: &mut Option<Staging>, sieve: Sieve) -> Result<&mut Staging> {
     })
 }
 
-/// Copies the runs that were read from a block to memory, at `done`; returns the bytes before the
-/// end of the block.
-fn scatter(block: &[u8], start: i64, batch: &[Run], memory: UserBuf, done: u64) -> u64 {
+/// Copies the runs that were read from a block to memory; returns the bytes before the end of the
+/// block.
+fn scatter(block: &[u8], start: i64, batch: &[Run], memory: UserBuf) -> u64 {
     let mut moved = 0;
     for run in batch {
         let from = ((run.at - start) as usize).min(block.len());
         let to = (from + run.len as usize).min(block.len());
-        memory.write((done + moved) as usize, &block[from..to]);
+        memory.write(moved as usize, &block[from..to]);
         moved += (to - from) as u64;
         if to - from < run.len as usize {
             break;
@@ -203,9 +231,9 @@ fn scatter(block: &[u8], start: i64, batch: &[Run], memory: UserBuf, done: u64) 
     moved
 }
 
-/// Copies memory, from `done` on, to the runs of a block.
-fn gather(block: &mut [u8], start: i64, batch: &[Run], memory: UserBuf, done: u64) {
-    let mut from = done as usize;
+/// Copies memory to the runs of a block.
+fn gather(block: &mut [u8], start: i64, batch: &[Run], memory: UserBuf) {
+    let mut from = 0;
     for run in batch {
         let at = (run.at - start) as usize;
         memory.read(from, &mut block[at..at + run.len as usize]);

@@ -57,7 +57,11 @@ impl TwoPhase<'_> {
         let own = self.aggregators.iter().position(|&rank| rank == self.steps.members().rank());
         let own = own.map(|at| at as u32);
         let (end, outcome) = match direction {
-            Direction::Write => (self.data.buffer.len(), self.write(own).await?),
+            Direction::Write => {
+                let outcome = self.write(own).await;
+                self.steps.members().report_progress(0, 0);
+                (self.data.buffer.len(), outcome?)
+            }
             Direction::Read => self.read(own).await?,
         };
         Ok((if outcome.is_ok() { end } else { 0 }, outcome))
@@ -68,6 +72,7 @@ impl TwoPhase<'_> {
         let (mut outcome, mut writing) = (Ok(()), None);
         let rounds = self.domains.rounds();
         for round in 0..rounds {
+            self.report_progress(round);
             let received = self.exchange(self.lists(round, true)).await?;
             if let Some(work) = writing.take() {
                 outcome = outcome.and(self.steps.join(work).await?);
@@ -82,6 +87,14 @@ impl TwoPhase<'_> {
             }
         }
         Ok(outcome)
+    }
+
+    /// Tells observers that so many rounds are over.
+    fn report_progress(&self, rounds: i64) {
+        let Domains { start, end, aggregators, window, .. } = self.domains;
+        let done = rounds.saturating_mul(window).saturating_mul(aggregators.into());
+        let all = end - start;
+        self.steps.members().report_progress(done.min(all) as u64, all as u64);
     }
 
     /// Reads all rounds; returns the number of the buffer's bytes before the end of the file. While

@@ -156,7 +156,11 @@ impl MonitoredJob {
         let (entry, usage) = (self.page.entry(local as u32), &self.ranks[local]);
         let line = RankLine::new(0, None, entry.snapshot());
         let percent = |share: Option<u32>| share.map_or(String::new(), |share| share.to_string());
-        let [call, waited, waits_for] = blocked_cells(&line);
+        let [call, waited, mut waits_for] = blocked_cells(&line);
+        if let Some((done, total)) = entry.file_progress() {
+            let percent = u128::from(done) * 100 / u128::from(total);
+            waits_for = format!("{percent} % of {} MiB written to a file", total.div_ceil(1 << 20));
+        }
         let line = format!(
             "  {:>6} {:>8} {:>5} {:>8}  {:12} {call:24} {waited:>8}  {waits_for}",
             entry.rank(),
@@ -196,6 +200,10 @@ mod tests {
         );
         let table = job.table(1);
         assert!(table.contains("in MPI       MPI_Send"), "{table}");
+        page.entry(0).set_file_progress(3 << 30, 4 << 30);
+        assert!(job.table(1).contains("75 % of 4096 MiB written to a file"), "{}", job.table(1));
+        page.entry(0).set_file_progress(0, 0);
+        assert_eq!(job.table(1), table);
         assert!(table.ends_with("... 1 more ranks\n"), "{table}");
     }
 }

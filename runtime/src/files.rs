@@ -19,6 +19,7 @@ use crate::file_words::FileWords;
 use crate::lock::{block_on, with};
 use crate::process::{Process, bad_handle, bad_predefined, predefined};
 use crate::request::{Request, State};
+use crate::status_page;
 
 impl Process {
     /// Returns the open file of a handle; MPI_ERR_FILE if the handle names none.
@@ -99,7 +100,13 @@ pub fn close(handle: &mut usize) -> Result<()> {
     let closed = file.end_close();
     with(|p| {
         let first = p.comm_of_file(*handle).is_ok_and(|comm| comm.rank() == 0);
-        if first && p.core.as_deref().is_some_and(|core| core.report_io) {
+        let core = p.core.as_deref();
+        let (report_io, explains) =
+            core.map_or((false, false), |core| (core.report_io, core.explains));
+        if first && explains {
+            p.tables.files.reports.push(file.explain());
+        }
+        if first && report_io {
             p.tables.files.reports.push(io::report::report(file.path(), &counts));
         }
         let open = p.tables.files.table.remove(*handle as u64);
@@ -154,6 +161,10 @@ impl Members for FileMembers {
 
     fn wait(&self, pending: &Arc<Pending>) {
         block_on(|_| pending.is_done().then_some(()));
+    }
+
+    fn report_progress(&self, done: u64, total: u64) {
+        status_page::entry().set_file_progress(done, total);
     }
 
     fn remote_words(&self) -> Result<Box<dyn RemoteWords>> {

@@ -139,6 +139,7 @@ impl Core {
             checks_usage: knobs.is_on(knob::CHECK_USAGE),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             report_io: knobs.is_on(knob::REPORT_IO),
+            explains: knobs.is_on(knob::REPORT_TRANSPORTS),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(collective::planner(knobs, &thresholds)?),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, world_group),

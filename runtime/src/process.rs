@@ -109,6 +109,8 @@ pub struct Core {
     pub(crate) report_traffic: bool,
     /// Knob `report.io`.
     pub(crate) report_io: bool,
+    /// Knob `report.transports` (`--explain`).
+    pub(crate) explains: bool,
     /// A call of a user's reduction function that the progress thread must not make.
     pub(crate) postponed: Option<Box<OutsideCall>>,
     /// The collective segments that this process owns.

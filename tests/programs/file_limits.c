@@ -1,11 +1,13 @@
 /* Files whose system refuses or whose writer dies:
  *
- *     file_limits full FILE         the file system of FILE has few bytes
- *     file_limits readonly FILE     it may not be written; FILE exists
- *     file_limits killed FILE SEED  the last rank dies while all write
- *     file_limits check FILE        after that: each byte is right or was never written
+ *     file_limits full FILE SEED     the file system of FILE has few bytes
+ *     file_limits readonly FILE      it may not be written; FILE exists
+ *     file_limits removed FILE SEED  FILE vanishes while all write
+ *     file_limits killed FILE SEED   the last rank dies while all write
+ *     file_limits check FILE         after that: each byte is right or was never written
  *
- * A byte that is written has the value that belongs to its place, which is not 0. */
+ * A byte that is written has the value that belongs to its place, which is not 0. The seed selects
+ * how data moves, and the form of the calls. */
 #include "scratch_file.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -43,11 +45,26 @@ static MPI_File open_pieces(const char *name, const char *buffering)
     return file;
 }
 
-static int write_round(MPI_File file, int round, MPI_Status *status)
+enum form { BLOCKING, NONBLOCKING, SPLIT, FORMS };
+
+static const char *const SWITCHES[] = {"enable", "disable", "automatic"};
+
+static int write_round(MPI_File file, enum form form, int round, MPI_Status *status)
 {
+    MPI_Offset at = (MPI_Offset)round * BYTES;
+    MPI_Request request;
     for (int i = 0; i < BYTES; i++)
         data[i] = value_at(place(round, i));
-    return MPI_File_write_at_all(file, (MPI_Offset)round * BYTES, data, BYTES, MPI_BYTE, status);
+    switch (form) {
+    case NONBLOCKING:
+        DO(MPI_File_iwrite_at_all(file, at, data, BYTES, MPI_BYTE, &request));
+        return MPI_Wait(&request, status);
+    case SPLIT:
+        DO(MPI_File_write_at_all_begin(file, at, data, BYTES, MPI_BYTE));
+        return MPI_File_write_at_all_end(file, data, status);
+    default:
+        return MPI_File_write_at_all(file, at, data, BYTES, MPI_BYTE, status);
+    }
 }
 
 static void is_written(MPI_File file, int round, int count)
@@ -57,13 +74,14 @@ static void is_written(MPI_File file, int round, int count)
         CHECK(back[i] == value_at(place(round, i)), "byte %d of round %d is wrong", i, round);
 }
 
-static void full(const char *name, const char *buffering)
+static void full(const char *name, int seed)
 {
-    MPI_File file = open_pieces(name, buffering);
+    MPI_File file = open_pieces(name, SWITCHES[seed % 3]);
+    enum form form = seed / 3 % FORMS;
     MPI_Status status;
     int round = 0, count;
     while (round < ROUNDS) {
-        int code = write_round(file, round, &status);
+        int code = write_round(file, form, round, &status);
         if (code != MPI_SUCCESS) {
             SAME(class_of(code), MPI_ERR_NO_SPACE);
             break;
@@ -96,6 +114,22 @@ static void read_only(const char *name)
     DO(MPI_File_close(&file));
 }
 
+/* The name goes; the open file stays whole. */
+static void removed(const char *name, int seed)
+{
+    MPI_File file = open_pieces(name, SWITCHES[seed % 3]);
+    enum form form = seed / 3 % FORMS;
+    for (int round = 0; round < 8; round++) {
+        if (round == seed % 8 && rank == seed % ranks)
+            DO(MPI_File_delete(name, MPI_INFO_NULL));
+        DO(write_round(file, form, round, MPI_STATUS_IGNORE));
+    }
+    for (int round = 0; round < 8; round++)
+        is_written(file, round, BYTES);
+    DO(MPI_File_close(&file));
+    RAISES(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+}
+
 static void die(int number)
 {
     (void)number;
@@ -105,14 +139,14 @@ static void die(int number)
 /* Does not return: the job ends when its last rank dies. */
 static void killed(const char *name, int seed)
 {
-    MPI_File file = open_pieces(name, seed % 2 ? "enable" : "disable");
+    MPI_File file = open_pieces(name, SWITCHES[seed % 3]);
     if (rank == ranks - 1) {
-        struct itimerval soon = {{0, 0}, {0, 1 + seed * 7919 % 20000}};
+        struct itimerval soon = {{0, 0}, {0, 1 + seed % 20000 * 7919 % 20000}};
         signal(SIGALRM, die);
         setitimer(ITIMER_REAL, &soon, NULL);
     }
     for (int round = 0;; round = (round + 1) % ROUNDS)
-        DO(write_round(file, round, MPI_STATUS_IGNORE));
+        DO(write_round(file, seed / 3 % FORMS, round, MPI_STATUS_IGNORE));
 }
 
 static void check(const char *name)
@@ -137,13 +171,15 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     const char *mode = argc > 2 ? argv[1] : "";
+    int seed = argc > 3 ? atoi(argv[3]) : 0;
     if (strcmp(mode, "full") == 0) {
-        full(argv[2], "disable");
-        full(argv[2], "enable");
+        full(argv[2], seed);
+    } else if (strcmp(mode, "removed") == 0) {
+        removed(argv[2], seed);
     } else if (strcmp(mode, "readonly") == 0) {
         read_only(argv[2]);
-    } else if (strcmp(mode, "killed") == 0 && argc > 3) {
-        killed(argv[2], atoi(argv[3]));
+    } else if (strcmp(mode, "killed") == 0) {
+        killed(argv[2], seed);
     } else if (strcmp(mode, "check") == 0) {
         check(argv[2]);
     } else {
