@@ -9,7 +9,12 @@ prepare() {
     # shellcheck disable=SC2086
     about=$($compiler --version 2>/dev/null </dev/null | head -n 2)
     [ -n "$about" ] || about=$compiler
+    edit=
     case $about in
+    *flang*)
+        # flang refuses an element of a pointer array for an array, whatever the directives say.
+        edit='s/TYPE(\*), DIMENSION(\*)/TYPE(*)/'
+        ;;
     *'GNU Fortran'*)
         # Calls through mpif.h pass buffers of many types; since version 10 that is an error.
         # shellcheck disable=SC2086
@@ -19,7 +24,7 @@ prepare() {
     esac
     key=$(
         {
-            printf '%s\n' "$about"
+            printf '%s\n' "$about" "$edit"
             cat "$sources"/*.f90
         } 2>/dev/null | cksum | cut -d' ' -f1
     )
@@ -38,10 +43,11 @@ build_modules() {
     if mkdir -p "$new" 2>/dev/null && (
         cd "$new" &&
             for module in verbena_mpi_types mpi mpi_f08; do
+                sed "$edit" "$sources/$module.f90" >$module.f90
                 # shellcheck disable=SC2086
-                $compiler -fPIC -c "$sources/$module.f90" || exit 1
+                $compiler -fPIC -c $module.f90 || exit 1
             done &&
-            ar cr libverbena_modules.a ./*.o && rm ./*.o
+            ar cr libverbena_modules.a ./*.o && rm ./*.o ./*.f90
     ) >"$new.log" 2>&1; then
         rm -f "$new.log"
         mv "$new" "$modules" 2>/dev/null || rm -rf "$new"

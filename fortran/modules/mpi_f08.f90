@@ -9419,7 +9419,7 @@ MODULE mpi_f08
       IMPORT
       TYPE(*), DIMENSION(..), INTENT(IN) :: buf
       INTEGER, INTENT(IN) :: partitions
-      INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
+      INTEGER, INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
       INTEGER, INTENT(IN) :: source
       INTEGER, INTENT(IN) :: tag
@@ -9428,11 +9428,8 @@ MODULE mpi_f08
       TYPE(MPI_Request), INTENT(OUT) :: request
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE MPI_Precv_init_f08ts
-  END INTERFACE MPI_Precv_init
-
-  INTERFACE PMPI_Precv_init
-    SUBROUTINE PMPI_Precv_init_f08ts(buf, partitions, count, datatype, source, tag, comm, info, &
-        request, ierror) BIND(C, NAME="pmpi_precv_init_f08ts")
+    SUBROUTINE MPI_Precv_init_c_f08ts(buf, partitions, count, datatype, source, tag, comm, &
+        info, request, ierror) BIND(C, NAME="mpi_precv_init_c_f08ts")
       IMPORT
       TYPE(*), DIMENSION(..), INTENT(IN) :: buf
       INTEGER, INTENT(IN) :: partitions
@@ -9444,7 +9441,38 @@ MODULE mpi_f08
       TYPE(MPI_Info), INTENT(IN) :: info
       TYPE(MPI_Request), INTENT(OUT) :: request
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE MPI_Precv_init_c_f08ts
+  END INTERFACE MPI_Precv_init
+
+  INTERFACE PMPI_Precv_init
+    SUBROUTINE PMPI_Precv_init_f08ts(buf, partitions, count, datatype, source, tag, comm, info, &
+        request, ierror) BIND(C, NAME="pmpi_precv_init_f08ts")
+      IMPORT
+      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      INTEGER, INTENT(IN) :: partitions
+      INTEGER, INTENT(IN) :: count
+      TYPE(MPI_Datatype), INTENT(IN) :: datatype
+      INTEGER, INTENT(IN) :: source
+      INTEGER, INTENT(IN) :: tag
+      TYPE(MPI_Comm), INTENT(IN) :: comm
+      TYPE(MPI_Info), INTENT(IN) :: info
+      TYPE(MPI_Request), INTENT(OUT) :: request
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE PMPI_Precv_init_f08ts
+    SUBROUTINE PMPI_Precv_init_c_f08ts(buf, partitions, count, datatype, source, tag, comm, &
+        info, request, ierror) BIND(C, NAME="pmpi_precv_init_c_f08ts")
+      IMPORT
+      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      INTEGER, INTENT(IN) :: partitions
+      INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
+      TYPE(MPI_Datatype), INTENT(IN) :: datatype
+      INTEGER, INTENT(IN) :: source
+      INTEGER, INTENT(IN) :: tag
+      TYPE(MPI_Comm), INTENT(IN) :: comm
+      TYPE(MPI_Info), INTENT(IN) :: info
+      TYPE(MPI_Request), INTENT(OUT) :: request
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE PMPI_Precv_init_c_f08ts
   END INTERFACE PMPI_Precv_init
 
   INTERFACE MPI_Probe
@@ -9475,7 +9503,7 @@ MODULE mpi_f08
       IMPORT
       TYPE(*), DIMENSION(..), INTENT(IN) :: buf
       INTEGER, INTENT(IN) :: partitions
-      INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
+      INTEGER, INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
       INTEGER, INTENT(IN) :: dest
       INTEGER, INTENT(IN) :: tag
@@ -9484,11 +9512,8 @@ MODULE mpi_f08
       TYPE(MPI_Request), INTENT(OUT) :: request
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE MPI_Psend_init_f08ts
-  END INTERFACE MPI_Psend_init
-
-  INTERFACE PMPI_Psend_init
-    SUBROUTINE PMPI_Psend_init_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
-        request, ierror) BIND(C, NAME="pmpi_psend_init_f08ts")
+    SUBROUTINE MPI_Psend_init_c_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
+        request, ierror) BIND(C, NAME="mpi_psend_init_c_f08ts")
       IMPORT
       TYPE(*), DIMENSION(..), INTENT(IN) :: buf
       INTEGER, INTENT(IN) :: partitions
@@ -9500,7 +9525,38 @@ MODULE mpi_f08
       TYPE(MPI_Info), INTENT(IN) :: info
       TYPE(MPI_Request), INTENT(OUT) :: request
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE MPI_Psend_init_c_f08ts
+  END INTERFACE MPI_Psend_init
+
+  INTERFACE PMPI_Psend_init
+    SUBROUTINE PMPI_Psend_init_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
+        request, ierror) BIND(C, NAME="pmpi_psend_init_f08ts")
+      IMPORT
+      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      INTEGER, INTENT(IN) :: partitions
+      INTEGER, INTENT(IN) :: count
+      TYPE(MPI_Datatype), INTENT(IN) :: datatype
+      INTEGER, INTENT(IN) :: dest
+      INTEGER, INTENT(IN) :: tag
+      TYPE(MPI_Comm), INTENT(IN) :: comm
+      TYPE(MPI_Info), INTENT(IN) :: info
+      TYPE(MPI_Request), INTENT(OUT) :: request
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE PMPI_Psend_init_f08ts
+    SUBROUTINE PMPI_Psend_init_c_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
+        request, ierror) BIND(C, NAME="pmpi_psend_init_c_f08ts")
+      IMPORT
+      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      INTEGER, INTENT(IN) :: partitions
+      INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
+      TYPE(MPI_Datatype), INTENT(IN) :: datatype
+      INTEGER, INTENT(IN) :: dest
+      INTEGER, INTENT(IN) :: tag
+      TYPE(MPI_Comm), INTENT(IN) :: comm
+      TYPE(MPI_Info), INTENT(IN) :: info
+      TYPE(MPI_Request), INTENT(OUT) :: request
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE PMPI_Psend_init_c_f08ts
   END INTERFACE PMPI_Psend_init
 
   INTERFACE MPI_Publish_name
@@ -11864,6 +11920,13 @@ MODULE mpi_f08
       INTEGER, INTENT(IN) :: count
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE MPI_Status_set_elements_f08
+    SUBROUTINE MPI_Status_set_elements_c_f08(status, datatype, count, ierror)
+      IMPORT
+      TYPE(MPI_Status) :: status
+      TYPE(MPI_Datatype), INTENT(IN) :: datatype
+      INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE MPI_Status_set_elements_c_f08
   END INTERFACE MPI_Status_set_elements
 
   INTERFACE PMPI_Status_set_elements
@@ -11874,6 +11937,13 @@ MODULE mpi_f08
       INTEGER, INTENT(IN) :: count
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE PMPI_Status_set_elements_f08
+    SUBROUTINE PMPI_Status_set_elements_c_f08(status, datatype, count, ierror)
+      IMPORT
+      TYPE(MPI_Status) :: status
+      TYPE(MPI_Datatype), INTENT(IN) :: datatype
+      INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE PMPI_Status_set_elements_c_f08
   END INTERFACE PMPI_Status_set_elements
 
   INTERFACE MPI_Status_set_elements_x

@@ -3,7 +3,10 @@
 //! Compilers agree on base address, element length, version, rank and, from byte 24, on three
 //! numbers for each dimension. The order of the bytes between differs, and they are not read.
 
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use crate::generated::c;
 use crate::handle::MPI_Comm;
@@ -71,12 +74,32 @@ impl Descriptor {
 
 const _: () = assert!(size_of::<Descriptor>() == 24, "dimensions begin at byte 24");
 
-/// Reports a buffer that a procedure cannot take, to the handler of MPI_COMM_WORLD.
+/// Reports a section that a procedure cannot take, to the handler of MPI_COMM_WORLD, by an error
+/// code of its own whose text names the procedure.
 #[cold]
-pub(crate) fn refuse() -> c_int {
+pub(crate) fn refuse(procedure: &CStr) -> c_int {
     /// MPI_ERR_BUFFER.
     const BUFFER: c_int = 1;
+    static CODES: Mutex<BTreeMap<CString, c_int>> = Mutex::new(BTreeMap::new());
+    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = *codes.entry(procedure.to_owned()).or_insert_with(|| {
+        let mut text = procedure.to_bytes().to_vec();
+        text.extend_from_slice(
+            b": invalid buffer: an array section with gaps; allowed: contiguous arrays, or whole \
+              elements of the datatype where the call is one-sided or split\0",
+        );
+        let mut code = BUFFER;
+        // SAFETY: the address of a number, and a string that ends with zero.
+        unsafe {
+            if c::PMPI_Add_error_code(BUFFER, &raw mut code) != 0 {
+                return BUFFER;
+            }
+            c::PMPI_Add_error_string(code, text.as_ptr().cast());
+        }
+        code
+    });
+    drop(codes);
     // SAFETY: takes any communicator and code.
-    unsafe { c::PMPI_Comm_call_errhandler(MPI_Comm(0x101), BUFFER) };
-    BUFFER
+    unsafe { c::PMPI_Comm_call_errhandler(MPI_Comm(0x101), code) };
+    code
 }

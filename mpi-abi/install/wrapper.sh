@@ -25,7 +25,7 @@ include=$prefix/include
 lib=$prefix/lib
 
 # The compiler: ours to set, then what users of other MPIs set, then the usual one.
-compiler=${VERBENA_@VARIABLE@:-${MPICH_@VARIABLE@:-${OMPI_@VARIABLE@:-}}}
+compiler=${VERBENA_@VARIABLE@:-${@PROGRAM@_@VARIABLE@:-${MPICH_@VARIABLE@:-${OMPI_@VARIABLE@:-}}}}
 if [ -z "$compiler" ]; then
     for compiler in @COMPILERS@; do
         command -v "$compiler" >/dev/null 2>&1 && break
@@ -64,7 +64,7 @@ Runs the compiler with the paths and libraries of MPI. Options of its own:
   -showme:libs            print the name of the library
   -showme:command         print the compiler
   -showme:version         print the version of MPI
-  -@OPTION@=COMPILER            use this compiler (also: the variable VERBENA_@VARIABLE@)
+  -@OPTION@=COMPILER            use this compiler (also: the variables VERBENA_@VARIABLE@, @PROGRAM@_@VARIABLE@)
 END
 }
 

@@ -9455,7 +9455,7 @@
       SAVE
       REAL :: buf(4)
       INTEGER :: partitions
-      INTEGER(KIND=MPI_COUNT_KIND) :: count
+      INTEGER :: count
       TYPE(MPI_Datatype) :: datatype
       INTEGER :: source
       INTEGER :: tag
@@ -9468,6 +9468,38 @@
       END SUBROUTINE
 
       SUBROUTINE uP_precv_init
+      SAVE
+      REAL :: buf(4)
+      INTEGER :: partitions
+      INTEGER :: count
+      TYPE(MPI_Datatype) :: datatype
+      INTEGER :: source
+      INTEGER :: tag
+      TYPE(MPI_Comm) :: comm
+      TYPE(MPI_Info) :: info
+      TYPE(MPI_Request) :: request
+      INTEGER :: ierror
+      CALL PMPI_Precv_init(buf, partitions, count, datatype, source, tag, comm, info, request, ierror)
+      CALL PMPI_Precv_init(buf, partitions, count, datatype, source, tag, comm, info, request)
+      END SUBROUTINE
+
+      SUBROUTINE ul_precv_init
+      SAVE
+      REAL :: buf(4)
+      INTEGER :: partitions
+      INTEGER(KIND=MPI_COUNT_KIND) :: count
+      TYPE(MPI_Datatype) :: datatype
+      INTEGER :: source
+      INTEGER :: tag
+      TYPE(MPI_Comm) :: comm
+      TYPE(MPI_Info) :: info
+      TYPE(MPI_Request) :: request
+      INTEGER :: ierror
+      CALL MPI_Precv_init(buf, partitions, count, datatype, source, tag, comm, info, request, ierror)
+      CALL MPI_Precv_init(buf, partitions, count, datatype, source, tag, comm, info, request)
+      END SUBROUTINE
+
+      SUBROUTINE uPl_precv_init
       SAVE
       REAL :: buf(4)
       INTEGER :: partitions
@@ -9509,7 +9541,7 @@
       SAVE
       REAL :: buf(4)
       INTEGER :: partitions
-      INTEGER(KIND=MPI_COUNT_KIND) :: count
+      INTEGER :: count
       TYPE(MPI_Datatype) :: datatype
       INTEGER :: dest
       INTEGER :: tag
@@ -9522,6 +9554,38 @@
       END SUBROUTINE
 
       SUBROUTINE uP_psend_init
+      SAVE
+      REAL :: buf(4)
+      INTEGER :: partitions
+      INTEGER :: count
+      TYPE(MPI_Datatype) :: datatype
+      INTEGER :: dest
+      INTEGER :: tag
+      TYPE(MPI_Comm) :: comm
+      TYPE(MPI_Info) :: info
+      TYPE(MPI_Request) :: request
+      INTEGER :: ierror
+      CALL PMPI_Psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror)
+      CALL PMPI_Psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request)
+      END SUBROUTINE
+
+      SUBROUTINE ul_psend_init
+      SAVE
+      REAL :: buf(4)
+      INTEGER :: partitions
+      INTEGER(KIND=MPI_COUNT_KIND) :: count
+      TYPE(MPI_Datatype) :: datatype
+      INTEGER :: dest
+      INTEGER :: tag
+      TYPE(MPI_Comm) :: comm
+      TYPE(MPI_Info) :: info
+      TYPE(MPI_Request) :: request
+      INTEGER :: ierror
+      CALL MPI_Psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror)
+      CALL MPI_Psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request)
+      END SUBROUTINE
+
+      SUBROUTINE uPl_psend_init
       SAVE
       REAL :: buf(4)
       INTEGER :: partitions
@@ -12044,6 +12108,26 @@
       TYPE(MPI_Status) :: status
       TYPE(MPI_Datatype) :: datatype
       INTEGER :: count
+      INTEGER :: ierror
+      CALL PMPI_Status_set_elements(status, datatype, count, ierror)
+      CALL PMPI_Status_set_elements(status, datatype, count)
+      END SUBROUTINE
+
+      SUBROUTINE ul_status_set_elements
+      SAVE
+      TYPE(MPI_Status) :: status
+      TYPE(MPI_Datatype) :: datatype
+      INTEGER(KIND=MPI_COUNT_KIND) :: count
+      INTEGER :: ierror
+      CALL MPI_Status_set_elements(status, datatype, count, ierror)
+      CALL MPI_Status_set_elements(status, datatype, count)
+      END SUBROUTINE
+
+      SUBROUTINE uPl_status_set_elements
+      SAVE
+      TYPE(MPI_Status) :: status
+      TYPE(MPI_Datatype) :: datatype
+      INTEGER(KIND=MPI_COUNT_KIND) :: count
       INTEGER :: ierror
       CALL PMPI_Status_set_elements(status, datatype, count, ierror)
       CALL PMPI_Status_set_elements(status, datatype, count)
@@ -15150,10 +15234,14 @@
       CALL uP_pready_range
       CALL u_precv_init
       CALL uP_precv_init
+      CALL ul_precv_init
+      CALL uPl_precv_init
       CALL u_probe
       CALL uP_probe
       CALL u_psend_init
       CALL uP_psend_init
+      CALL ul_psend_init
+      CALL uPl_psend_init
       CALL u_publish_name
       CALL uP_publish_name
       CALL u_put
@@ -15342,6 +15430,8 @@
       CALL uP_status_set_cancelled
       CALL u_status_set_elements
       CALL uP_status_set_elements
+      CALL ul_status_set_elements
+      CALL uPl_status_set_elements
       CALL u_status_set_elements_x
       CALL uP_status_set_elements_x
       CALL u_status_set_error

@@ -55,13 +55,19 @@ const WRAPPERS: [Wrapper; 3] = [
         language: "Fortran",
         variable: "FC",
         option: "fc",
-        compilers: "gfortran flang-new flang ifx nvfortran ifort f95",
+        compilers: "gfortran flang-new flang flang-22 flang-21 flang-20 flang-19 ifx nvfortran \
+                    ifort f95",
         libraries: "-lverbena_fortran -lmpi_abi",
     },
 ];
 
-/// Compilers whose modules `install` builds; `mpifort` builds those of others.
-const FORTRAN_COMPILERS: [&str; 4] = ["gfortran", "flang-new", "ifx", "nvfortran"];
+/// Compilers whose modules `install` builds, of each family the first that is there; `mpifort`
+/// builds those of others.
+const FORTRAN_COMPILERS: [&[&str]; 4] = [&["gfortran"], &FLANG, &["ifx"], &["nvfortran"]];
+
+/// The names of LLVM's Fortran compiler: its own, and Debian's.
+pub(crate) const FLANG: [&str; 6] =
+    ["flang-new", "flang", "flang-22", "flang-21", "flang-20", "flang-19"];
 
 /// Options of `install`.
 #[derive(clap::Args)]
@@ -240,8 +246,9 @@ impl Tree {
         self.copy_files(&project.root.join("fortran/modules"), "share/verbena/modules")?;
         let template = read(&project.root.join("mpi-abi/install/mpi.pc"))?;
         self.package(&template, "mpi-fort", "-lverbena_fortran -lmpi_abi")?;
-        for compiler in FORTRAN_COMPILERS {
-            if command::exists(compiler, "--version") {
+        for names in FORTRAN_COMPILERS {
+            let found = names.iter().find(|name| command::exists(name, "--version"));
+            if let Some(compiler) = found {
                 let mut mpifort = Command::new(self.prefix.join("bin/mpifort"));
                 mpifort.arg(format!("-fc={compiler}")).arg("-showme:compile");
                 mpifort.env("VERBENA_MODULES", self.prefix.join("lib/verbena/modules"));
@@ -311,6 +318,7 @@ impl Wrapper {
     fn fill(&self, template: &str) -> Result<String> {
         let text = template
             .replace("@NAME@", self.name)
+            .replace("@PROGRAM@", &self.name.to_uppercase())
             .replace("@LANGUAGE@", self.language)
             .replace("@VARIABLE@", self.variable)
             .replace("@OPTION@", self.option)

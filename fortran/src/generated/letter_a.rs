@@ -154,7 +154,7 @@ unsafe fn accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_c
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Accumulate"));
         };
         let code = pick!(P, MPI_Accumulate, PMPI_Accumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);
@@ -178,7 +178,7 @@ unsafe fn accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_cou
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Accumulate"));
         };
         let code = pick!(P, MPI_Accumulate_c, PMPI_Accumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);

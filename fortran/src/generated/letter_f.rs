@@ -1446,7 +1446,7 @@ unsafe fn file_read_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Des
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_read_all_begin"));
         };
         let code = pick!(P, MPI_File_read_all_begin, PMPI_File_read_all_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
         finish(ierror, code);
@@ -1470,7 +1470,7 @@ unsafe fn file_read_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descr
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_read_all_begin"));
         };
         let code = pick!(P, MPI_File_read_all_begin_c, PMPI_File_read_all_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
         finish(ierror, code);
@@ -1699,7 +1699,7 @@ unsafe fn file_read_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mut
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_read_at_all_begin"));
         };
         let code = pick!(P, MPI_File_read_at_all_begin, PMPI_File_read_at_all_begin)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype);
         finish(ierror, code);
@@ -1723,7 +1723,7 @@ unsafe fn file_read_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut i
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_read_at_all_begin"));
         };
         let code = pick!(P, MPI_File_read_at_all_begin_c, PMPI_File_read_at_all_begin_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype);
         finish(ierror, code);
@@ -1883,7 +1883,7 @@ unsafe fn file_read_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *const
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_read_ordered_begin"));
         };
         let code = pick!(P, MPI_File_read_ordered_begin, PMPI_File_read_ordered_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
         finish(ierror, code);
@@ -1907,7 +1907,7 @@ unsafe fn file_read_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const D
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_read_ordered_begin"));
         };
         let code = pick!(P, MPI_File_read_ordered_begin_c, PMPI_File_read_ordered_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
         finish(ierror, code);
@@ -2390,7 +2390,7 @@ unsafe fn file_write_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const De
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_write_all_begin"));
         };
         let code = pick!(P, MPI_File_write_all_begin, PMPI_File_write_all_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
         finish(ierror, code);
@@ -2414,7 +2414,7 @@ unsafe fn file_write_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Desc
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_write_all_begin"));
         };
         let code = pick!(P, MPI_File_write_all_begin_c, PMPI_File_write_all_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
         finish(ierror, code);
@@ -2643,7 +2643,7 @@ unsafe fn file_write_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mu
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_write_at_all_begin"));
         };
         let code = pick!(P, MPI_File_write_at_all_begin, PMPI_File_write_at_all_begin)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype);
         finish(ierror, code);
@@ -2667,7 +2667,7 @@ unsafe fn file_write_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut 
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_write_at_all_begin"));
         };
         let code = pick!(P, MPI_File_write_at_all_begin_c, PMPI_File_write_at_all_begin_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype);
         finish(ierror, code);
@@ -2827,7 +2827,7 @@ unsafe fn file_write_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *cons
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_write_ordered_begin"));
         };
         let code = pick!(P, MPI_File_write_ordered_begin, PMPI_File_write_ordered_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
         finish(ierror, code);
@@ -2851,7 +2851,7 @@ unsafe fn file_write_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const 
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_File_write_ordered_begin"));
         };
         let code = pick!(P, MPI_File_write_ordered_begin_c, PMPI_File_write_ordered_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
         finish(ierror, code);

@@ -343,7 +343,7 @@ unsafe fn get_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Get"));
         };
         let code = pick!(P, MPI_Get, PMPI_Get)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
@@ -367,7 +367,7 @@ unsafe fn get_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mu
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Get"));
         };
         let code = pick!(P, MPI_Get_c, PMPI_Get_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
@@ -414,10 +414,10 @@ unsafe fn get_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, orig
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Get_accumulate"));
         };
         let Some(result_addr_) = Section::in_place(&*result_addr, i64::from(*result_count), MPI_Datatype::from_fortran(*result_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Get_accumulate"));
         };
         let code = pick!(P, MPI_Get_accumulate, PMPI_Get_accumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, result_addr_.address, result_addr_.count as c_int, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);
@@ -441,10 +441,10 @@ unsafe fn get_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Get_accumulate"));
         };
         let Some(result_addr_) = Section::in_place(&*result_addr, *result_count, MPI_Datatype::from_fortran(*result_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Get_accumulate"));
         };
         let code = pick!(P, MPI_Get_accumulate_c, PMPI_Get_accumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, result_addr_.address, result_addr_.count, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);

@@ -370,11 +370,39 @@ unsafe extern "C" fn pmpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, 
 names!(pmpi_precv_init_: pmpi_precv_init pmpi_precv_init__ PMPI_PRECV_INIT);
 
 #[inline]
-unsafe fn precv_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe fn precv_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         if !(*buf).is_contiguous() {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Precv_init"));
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Precv_init, PMPI_Precv_init)((*buf).address(), *partitions, *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { precv_init_f08::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_precv_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { precv_init_f08::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+}
+
+#[inline]
+unsafe fn precv_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if !(*buf).is_contiguous() {
+            return finish(ierror, refuse(c"MPI_Precv_init"));
         }
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Precv_init, PMPI_Precv_init)((*buf).address(), *partitions, crate::environment::narrow(*count), MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
@@ -386,15 +414,15 @@ unsafe fn precv_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_precv_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { precv_init_f08::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+    unsafe { precv_init_c::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_precv_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_precv_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { precv_init_f08::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+    unsafe { precv_init_c::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 
 #[inline]
@@ -448,11 +476,39 @@ unsafe extern "C" fn pmpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, 
 names!(pmpi_psend_init_: pmpi_psend_init pmpi_psend_init__ PMPI_PSEND_INIT);
 
 #[inline]
-unsafe fn psend_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe fn psend_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         if !(*buf).is_contiguous() {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Psend_init"));
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Psend_init, PMPI_Psend_init)((*buf).address(), *partitions, *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { psend_init_f08::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_psend_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { psend_init_f08::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+}
+
+#[inline]
+unsafe fn psend_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if !(*buf).is_contiguous() {
+            return finish(ierror, refuse(c"MPI_Psend_init"));
         }
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Psend_init, PMPI_Psend_init)((*buf).address(), *partitions, crate::environment::narrow(*count), MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
@@ -464,15 +520,15 @@ unsafe fn psend_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_psend_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { psend_init_f08::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+    unsafe { psend_init_c::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_psend_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_psend_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { psend_init_f08::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+    unsafe { psend_init_c::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 
 #[inline]
@@ -528,7 +584,7 @@ unsafe fn put_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Put"));
         };
         let code = pick!(P, MPI_Put, PMPI_Put)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
@@ -552,7 +608,7 @@ unsafe fn put_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mu
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Put"));
         };
         let code = pick!(P, MPI_Put_c, PMPI_Put_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);

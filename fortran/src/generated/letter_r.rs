@@ -35,7 +35,7 @@ unsafe fn raccumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Raccumulate"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Raccumulate, PMPI_Raccumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -63,7 +63,7 @@ unsafe fn raccumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_co
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Raccumulate"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Raccumulate_c, PMPI_Raccumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -1048,7 +1048,7 @@ unsafe fn rget_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: 
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rget"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget, PMPI_Rget)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -1076,7 +1076,7 @@ unsafe fn rget_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *m
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rget"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget_c, PMPI_Rget_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -1131,10 +1131,10 @@ unsafe fn rget_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, ori
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rget_accumulate"));
         };
         let Some(result_addr_) = Section::in_place(&*result_addr, i64::from(*result_count), MPI_Datatype::from_fortran(*result_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rget_accumulate"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget_accumulate, PMPI_Rget_accumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, result_addr_.address, result_addr_.count as c_int, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -1162,10 +1162,10 @@ unsafe fn rget_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origi
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rget_accumulate"));
         };
         let Some(result_addr_) = Section::in_place(&*result_addr, *result_count, MPI_Datatype::from_fortran(*result_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rget_accumulate"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget_accumulate_c, PMPI_Rget_accumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, result_addr_.address, result_addr_.count, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -1220,7 +1220,7 @@ unsafe fn rput_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: 
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rput"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rput, PMPI_Rput)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
@@ -1248,7 +1248,7 @@ unsafe fn rput_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *m
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
-            return finish(ierror, refuse());
+            return finish(ierror, refuse(c"MPI_Rput"));
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rput_c, PMPI_Rput_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);

@@ -1508,6 +1508,29 @@ unsafe extern "C" fn pmpi_status_set_elements_(status: *mut MPI_Status, datatype
 names!(pmpi_status_set_elements_: pmpi_status_set_elements pmpi_status_set_elements__ PMPI_STATUS_SET_ELEMENTS pmpi_status_set_elements_f08_ pmpi_status_set_elements_f08 pmpi_status_set_elements_f08__ PMPI_STATUS_SET_ELEMENTS_F08);
 
 #[inline]
+unsafe fn status_set_elements_c<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let code = pick!(P, MPI_Status_set_elements_c, PMPI_Status_set_elements_c)(c_status(status), MPI_Datatype::from_fortran(*datatype), *count);
+        finish(ierror, code);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_status_set_elements_c_f08_(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { status_set_elements_c::<false>(status, datatype, count, ierror) }
+}
+names!(mpi_status_set_elements_c_f08_: mpi_status_set_elements_c_f08 mpi_status_set_elements_c_f08__ MPI_STATUS_SET_ELEMENTS_C_F08);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_status_set_elements_c_f08_(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { status_set_elements_c::<true>(status, datatype, count, ierror) }
+}
+names!(pmpi_status_set_elements_c_f08_: pmpi_status_set_elements_c_f08 pmpi_status_set_elements_c_f08__ PMPI_STATUS_SET_ELEMENTS_C_F08);
+
+#[inline]
 unsafe fn status_set_elements_x<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {

@@ -1,5 +1,6 @@
 //! The Fortran interfaces: programs that call every procedure, compiled and linked; programs that
-//! run on several ranks; and wrong arguments, which must not compile.
+//! run on several ranks; and wrong arguments, which must not compile. gfortran is always used.
+//! LLVM's flang compiles all of them too if it is there, and runs some.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +9,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Tally, report_failure};
-use crate::command::{capture, quietly};
+use crate::command::{self, capture, quietly};
+use crate::install::FLANG;
 use crate::project::Project;
+use crate::steps::say;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Programs that call everything and are not run with arguments.
 const EVERY: [&str; 3] = ["every_mpif", "every_mpi", "every_f08"];
+
+/// Programs that flang links and runs. It compiles slowly; of the others it checks the calls.
+const WITH_FLANG: [&str; 3] = ["ring_mpif", "objects_mpi", "sections_f08"];
+
+/// Numbers of ranks.
+const RANKS: [u32; 5] = [1, 2, 3, 4, 7];
 
 /// Runs the tests whose names contain `filter`.
 pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
@@ -26,7 +35,16 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
     };
     std::fs::create_dir_all(&at.built)?;
     let mut tally = Tally::default();
-    for (name, check) in at.checks()? {
+    let mut checks = at.checks("gfortran")?;
+    checks.push(("symbols".to_owned(), Box::new(|| at.needs_common_functions())));
+    match FLANG.into_iter().find(|name| command::exists(name, "--version")) {
+        Some(flang) => checks.extend(at.checks(flang)?),
+        None => {
+            say!("  skipped: flang, which is not installed");
+            tally.skipped += 1;
+        }
+    }
+    for (name, check) in checks {
         if filter.is_some_and(|filter| !name.contains(filter)) {
             continue;
         }
@@ -52,41 +70,70 @@ struct Fortran {
 type Check<'a> = (String, Box<dyn Fn() -> Result<()> + 'a>);
 
 impl Fortran {
-    fn checks(&self) -> Result<Vec<Check<'_>>> {
-        let mut checks: Vec<Check<'_>> = Vec::new();
-        for name in EVERY {
-            let check = move || self.runs(&self.sources.join(format!("{name}.f90")), &[1]);
-            checks.push((name.to_owned(), Box::new(check)));
-        }
-        for source in sources(&self.sources.join("run"))? {
-            let check = {
-                let source = source.clone();
-                move || self.runs(&source, &[1, 2, 3, 4])
+    fn checks<'a>(&'a self, compiler: &'a str) -> Result<Vec<Check<'a>>> {
+        let is_gnu = compiler == "gfortran";
+        let mut programs: Vec<(PathBuf, &[u32])> = EVERY
+            .iter()
+            .map(|name| (self.sources.join(format!("{name}.f90")), [1].as_slice()))
+            .collect();
+        programs.extend(sources(&self.sources.join("run"))?.into_iter().map(|it| (it, &RANKS[..])));
+        let mut checks: Vec<Check<'a>> = Vec::new();
+        for (source, ranks) in programs {
+            let name = stem(&source);
+            let runs = is_gnu || WITH_FLANG.contains(&name.as_str());
+            let check = move || match runs {
+                true => self.runs(compiler, &source, ranks),
+                false => self.is_accepted(compiler, &source),
             };
-            checks.push((stem(&source), Box::new(check)));
+            checks.push((format!("{name} ({compiler})"), Box::new(check)));
         }
         for source in sources(&self.sources.join("wrong"))? {
-            let name = stem(&source);
-            checks.push((name, Box::new(move || self.is_refused(&source))));
+            let name = format!("{} ({compiler})", stem(&source));
+            checks.push((name, Box::new(move || self.is_refused(compiler, &source))));
         }
-        if self.page.exists() {
+        if self.page.exists() && is_gnu {
             checks.push(("docs/fortran.md".to_owned(), Box::new(|| self.page_compiles())));
         }
         Ok(checks)
     }
 
-    fn mpifort(&self) -> Command {
+    /// mpifort with a compiler, which puts the program's modules into a folder of its own.
+    fn mpifort(&self, compiler: &str) -> Result<Command> {
+        let modules = self.built.join(compiler);
+        std::fs::create_dir_all(&modules)?;
         let mut mpifort = Command::new(self.prefix.join("bin/mpifort"));
-        mpifort.args(["-fc=gfortran", "-Wall", "-O1", "-J"]).arg(&self.built);
-        mpifort
+        mpifort.arg(format!("-fc={compiler}"));
+        // flang warns of -Wall, which it does not know.
+        mpifort.args(if compiler == "gfortran" { ["-Wall", "-O1"].as_slice() } else { &["-O1"] });
+        mpifort.arg("-J").arg(modules);
+        Ok(mpifort)
+    }
+
+    /// The library loads on other implementations of the ABI, which lack some functions.
+    fn needs_common_functions(&self) -> Result<()> {
+        let library = self.prefix.join("lib/libverbena_fortran.so");
+        let mut nm = Command::new("nm");
+        let needed = quietly(nm.args(["-D", "--undefined-only"]).arg(library), LIMIT)?.stdout;
+        ensure!(needed.contains("MPI_Send"), "nm shows no function of MPI:\n{needed}");
+        for missing in ["MPI_Psend_init_c", "MPI_Precv_init_c"] {
+            ensure!(!needed.contains(missing), "the library needs {missing}");
+        }
+        Ok(())
+    }
+
+    /// Compiles without code and without a warning.
+    fn is_accepted(&self, compiler: &str, source: &Path) -> Result<()> {
+        let mut mpifort = self.mpifort(compiler)?;
+        let ran = quietly(mpifort.args(["-fsyntax-only", "-c"]).arg(source), LIMIT)?;
+        ensure!(!warned(&ran.stderr) || is_old(source), "the compiler warned:\n{}", ran.stderr);
+        Ok(())
     }
 
     /// Compiles without a warning, runs, and finds `ok`.
-    fn runs(&self, source: &Path, ranks: &[u32]) -> Result<()> {
-        let program = self.built.join(stem(source));
-        let ran = quietly(self.mpifort().arg(source).arg("-o").arg(&program), LIMIT)?;
-        let warned = ran.stderr.contains("Warning") && !is_old(source);
-        ensure!(!warned, "the compiler warned:\n{}", ran.stderr);
+    fn runs(&self, compiler: &str, source: &Path, ranks: &[u32]) -> Result<()> {
+        let program = self.built.join(format!("{}-{compiler}", stem(source)));
+        let ran = quietly(self.mpifort(compiler)?.arg(source).arg("-o").arg(&program), LIMIT)?;
+        ensure!(!warned(&ran.stderr) || is_old(source), "the compiler warned:\n{}", ran.stderr);
         for ranks in ranks {
             let mut mpiexec = Command::new(self.prefix.join("bin/mpiexec"));
             mpiexec.args(["-n", &ranks.to_string()]).arg(&program).current_dir(&self.built);
@@ -99,7 +146,7 @@ impl Fortran {
 
     /// Each `!WRONG` line is an error when it is the only one of them in the program, which
     /// compiles without all of them.
-    fn is_refused(&self, source: &Path) -> Result<()> {
+    fn is_refused(&self, compiler: &str, source: &Path) -> Result<()> {
         let text = std::fs::read_to_string(source)?;
         let wrong: Vec<usize> = text
             .lines()
@@ -116,7 +163,7 @@ impl Fortran {
                 .collect();
             let file = self.built.join(format!("{}.f90", stem(source)));
             std::fs::write(&file, kept.join("\n") + "\n")?;
-            let mut mpifort = self.mpifort();
+            let mut mpifort = self.mpifort(compiler)?;
             mpifort.args(["-fsyntax-only", "-c"]).arg(&file);
             let ran = capture(&mut mpifort, None, LIMIT)?;
             match chosen {
@@ -141,13 +188,17 @@ impl Fortran {
             let file = self.built.join(format!("page_{number}.f90"));
             std::fs::write(&file, program)?;
             let output = self.built.join(format!("page_{number}"));
-            quietly(self.mpifort().arg(&file).arg("-o").arg(&output), LIMIT)?;
+            quietly(self.mpifort("gfortran")?.arg(&file).arg("-o").arg(&output), LIMIT)?;
             let mut mpiexec = Command::new(self.prefix.join("bin/mpiexec"));
             quietly(mpiexec.args(["-n", "4"]).arg(&output), LIMIT)
                 .with_context(|| format!("program {number} of the page"))?;
         }
         Ok(())
     }
+}
+
+fn warned(stderr: &str) -> bool {
+    stderr.to_lowercase().contains("warning")
 }
 
 /// Calls through `mpif.h` pass buffers of many types, of which gfortran warns.

@@ -217,8 +217,10 @@ impl Entry<'_> {
     fn function(&self) -> Result<&Function> {
         let name = &self.procedure.name;
         let large = format!("{name}_c");
+        // Other libraries lack the large form of partitioned calls.
+        let is_partitioned = self.procedure.params.iter().any(|param| param.is("PARTITION"));
         let found = match self.form {
-            Form::Large => self.abi.function(&large),
+            Form::Large if !is_partitioned => self.abi.function(&large),
             _ => self.abi.function(name),
         };
         found.with_context(|| format!("no C function for {name} {:?}", self.form))
@@ -325,8 +327,7 @@ impl Entry<'_> {
             }
             Passing::Contiguous => {
                 let _ = writeln!(parts.before, "        if !(*{name}).is_contiguous() {{");
-                let _ = writeln!(parts.before, "            return finish(ierror, refuse());");
-                parts.before.push_str("        }\n");
+                let _ = writeln!(parts.before, "            {}\n        }}", self.refusal());
                 parts.arguments.push(format!("(*{name}).address()"));
                 return;
             }
@@ -351,7 +352,7 @@ impl Entry<'_> {
                 parts.before,
                 "        let Some({name}_) = Section::in_place(&*{name}, {data}) else {{"
             );
-            parts.before.push_str("            return finish(ierror, refuse());\n        };\n");
+            let _ = writeln!(parts.before, "            {}\n        }};", self.refusal());
             return;
         }
         let make = if passing == Passing::Blocks { "blocks" } else { "whole" };
@@ -366,6 +367,11 @@ impl Entry<'_> {
         } else {
             let _ = writeln!(parts.always, "        {name}_.finish();");
         }
+    }
+
+    /// The statement that reports a section which the call cannot take.
+    fn refusal(&self) -> String {
+        format!("return finish(ierror, refuse(c\"{}\"));", self.procedure.name)
     }
 
     fn convert_handle(

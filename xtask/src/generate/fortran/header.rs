@@ -45,7 +45,7 @@ pub(super) fn header(abi: &Abi, fortran: &Fortran) -> Output {
         line(format!("BIND(C,NAME='{}')::/{}/", symbol(name), block(name)));
     }
     for name in ["MPI_WTIME", "MPI_WTICK", "PMPI_WTIME", "PMPI_WTICK"] {
-        line(format!("DOUBLE PRECISION {name}"));
+        line(format!("REAL(KIND=8) {name}"));
         line(format!("EXTERNAL {name}"));
     }
     for name in ["MPI_AINT_ADD", "MPI_AINT_DIFF", "PMPI_AINT_ADD", "PMPI_AINT_DIFF"] {
