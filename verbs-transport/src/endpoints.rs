@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::endpoint::Endpoint;
 use crate::ibv::Qp;
+use crate::memory::Exposed;
 
 /// Longest wait for the event LAST_WQE_REACHED. A device that does not send it then loses receives.
 const MAX_DRAIN: Duration = Duration::from_secs(2);
@@ -22,6 +23,10 @@ const MAX_DRAIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct Draining {
     qp: Qp,
+    /// Index of its endpoint.
+    at: u32,
+    /// The ring control that the peer could write through it.
+    control: Option<Exposed>,
     /// The poll since which everything that arrived on it is in the completion queue; `None` while
     /// the device may still return receives.
     since: Option<u64>,
@@ -144,11 +149,20 @@ impl Endpoints {
         self.connected
     }
 
-    /// Lets a queue pair that is in error drain. If it `has_receives`, the device reports when it
-    /// has returned them.
-    pub(crate) fn drain(&mut self, qp: Qp, now: u64, has_receives: bool) {
+    /// Lets a queue pair of endpoint `at` that is in error drain. If it `has_receives`, the device
+    /// reports when it has returned them. The `control` is kept as long: a write that has arrived
+    /// may reach it late.
+    pub(crate) fn drain(
+        &mut self,
+        at: usize,
+        qp: Qp,
+        now: u64,
+        has_receives: bool,
+        control: Option<Exposed>,
+    ) {
         let since = (!has_receives).then_some(now);
-        self.draining.push(Draining { qp, since, until: Instant::now() + MAX_DRAIN });
+        let (at, until) = (at as u32, Instant::now() + MAX_DRAIN);
+        self.draining.push(Draining { qp, at, control, since, until });
     }
 
     /// Records that the device has returned all receives of a queue pair.
@@ -182,31 +196,32 @@ impl Endpoints {
 
     /// Returns whether a queue pair of endpoint `at` drains.
     pub(crate) fn is_draining(&self, at: usize) -> bool {
-        self.draining.iter().any(|draining| self.by_qp(draining.qp.number()) == Some(at))
+        self.draining.iter().any(|draining| draining.at == at as u32)
     }
 
     /// Destroys the queue pairs on which nothing can have arrived since the completion queue was
-    /// last empty: those that drain since before poll `now`.
+    /// last empty: those that drain since before poll `now`. `free` gets their ring controls.
     #[cold]
-    pub(crate) fn destroy_drained(&mut self, now: u64) {
-        let (by_qp, time) = (&mut self.by_qp, Instant::now());
-        self.draining.retain_mut(|draining| {
+    pub(crate) fn destroy_drained(&mut self, now: u64, mut free: impl FnMut(Exposed)) {
+        let time = Instant::now();
+        for index in (0..self.draining.len()).rev() {
+            let draining = &mut self.draining[index];
             if draining.since.is_none() && draining.until <= time {
                 draining.since = Some(now);
             }
-            let is_drained = draining.since.is_some_and(|since| since < now);
-            if is_drained {
-                by_qp.remove(&draining.qp.number());
+            if draining.since.is_some_and(|since| since < now) {
+                let Draining { qp, control, .. } = self.draining.swap_remove(index);
+                self.by_qp.remove(&qp.number());
+                drop(qp);
+                control.into_iter().for_each(&mut free);
             }
-            !is_drained
-        });
+        }
     }
 
-    /// Destroys the draining queue pairs of a failed endpoint: nothing more can arrive.
-    pub(crate) fn destroy_all(&mut self, at: usize) {
-        let by_qp = &mut self.by_qp;
-        self.draining.retain(|draining| by_qp.get(&draining.qp.number()) != Some(&(at as u32)));
-        by_qp.retain(|_, index| *index != at as u32);
+    /// Drops what arrives on the draining queue pairs of a failed endpoint. In error they write no
+    /// memory; they stay until the device has returned their receives.
+    pub(crate) fn abandon(&mut self, at: usize) {
+        self.by_qp.retain(|_, index| *index != at as u32);
     }
 }
 

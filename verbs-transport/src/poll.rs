@@ -67,10 +67,17 @@ impl VerbsTransport {
         if self.recv.waiting() > 0 {
             self.recv.repost();
         }
-        if self.endpoints.is_any_draining() {
-            self.endpoints.destroy_drained(self.polls);
-        }
+        self.destroy_drained();
         false
+    }
+
+    /// Destroys the queue pairs that have drained: the completion queue is empty.
+    #[inline]
+    fn destroy_drained(&mut self) {
+        let Self { endpoints, rings, polls, .. } = self;
+        if endpoints.is_any_draining() {
+            endpoints.destroy_drained(*polls, |control| rings.put_control(control));
+        }
     }
 
     /// Handles so many completions, and those after them. Out of line, so that a poll that finds
@@ -87,9 +94,7 @@ impl VerbsTransport {
                 self.recv.repost();
             }
             if taken < BATCH {
-                if self.endpoints.is_any_draining() {
-                    self.endpoints.destroy_drained(self.polls);
-                }
+                self.destroy_drained();
                 break;
             }
             // Completions that are taken off the queue must be handled in this call.

@@ -67,9 +67,12 @@ impl VerbsTransport {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
         }
         endpoints[at].flow.end_replay(|slot| send.put(slot));
-        rings.disconnect(at, &mut endpoints[at].eager_rdma);
-        if let Some(qp) = qp {
-            endpoints.drain(qp, *polls, has_receives && !adapter.is_gone);
+        let control = rings.disconnect(at, &mut endpoints[at].eager_rdma);
+        match qp {
+            Some(qp) => {
+                endpoints.drain(at, qp, *polls, has_receives && !adapter.is_gone, control);
+            }
+            None => control.into_iter().for_each(|control| rings.put_control(control)),
         }
     }
 
@@ -106,9 +109,8 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn fail(&mut self, at: usize, why: String) {
         self.drain(at);
-        let Self { endpoints, send, rings, reports, datagrams, .. } = self;
-        // Nothing may write into memory of operations that are over.
-        endpoints.destroy_all(at);
+        let Self { endpoints, send, reports, datagrams, .. } = self;
+        endpoints.abandon(at);
         let endpoint = &mut endpoints[at];
         endpoint.conn.handshake.reset();
         if endpoint.failed.is_some() {
@@ -123,7 +125,8 @@ impl VerbsTransport {
         endpoint.flow.unacked.drain(..).for_each(|message| send.put(message.slot));
         reports.fail_all(endpoint.rma.ops.drain(..).map(|op| op.token), &failure);
         reports.failures.push(failure);
-        rings.release(at, &mut endpoint.eager_rdma);
+        // Its ring is released when its queue pair is gone.
+        endpoint.eager_rdma.overtaking.clear();
     }
 
     /// Gives a peer up that sent what this library never sends: it must not be trusted with

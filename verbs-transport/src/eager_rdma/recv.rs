@@ -24,6 +24,7 @@ impl VerbsTransport {
                 .eager_rdma
                 .rx_slot(seq)
                 .is_some_and(|slot| wire::sequence_matches(|at| slot.read(at), seq))
+                && endpoint.failed.is_none()
             {
                 moved |= self.take_written(at, sink);
             }
@@ -118,7 +119,8 @@ impl VerbsTransport {
 
     /// Returns whether a frame can be taken out of a ring.
     pub(crate) fn is_any_written(&self) -> bool {
-        self.rings.readable.iter().map(|&at| &self.endpoints[at as usize]).any(|endpoint| {
+        let endpoints = self.rings.readable.iter().map(|&at| &self.endpoints[at as usize]);
+        endpoints.filter(|endpoint| endpoint.failed.is_none()).any(|endpoint| {
             let seq = endpoint.flow.rx_seq;
             endpoint.eager_rdma.rx_slot(seq).is_some_and(|slot| {
                 wire::decode_slot(|at| slot.read(at), seq, &mut [0; SLOT_BYTES]).is_some()

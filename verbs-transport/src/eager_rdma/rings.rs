@@ -32,11 +32,11 @@ pub(crate) struct Rings {
 
 impl Rings {
     /// Returns the pools for at most `max` rings of `window` frames, and for as many ring
-    /// controls as there can be connections.
+    /// controls as there can be connections, with as many that drain.
     pub(crate) fn new(pd: &Arc<Pd>, window: u32, max: u32, max_connections: u32) -> Rings {
         Rings {
             rings: Pool::remote_writable(pd, wire::ring_bytes(window), max.min(max_connections)),
-            controls: Pool::remote_writable(pd, CONTROL_BYTES, max_connections),
+            controls: Pool::remote_writable(pd, CONTROL_BYTES, 2 * max_connections),
             max,
             readable: Vec::new(),
             writable: Vec::new(),
@@ -81,16 +81,20 @@ impl Rings {
 
     /// Ends the channel of endpoint `at` with its connection: nothing is written in either
     /// direction afterwards. Frames that have arrived are kept until its queue pair is destroyed.
-    pub(crate) fn disconnect(&mut self, at: usize, channel: &mut Channel) {
+    /// Returns the ring control, which is to be kept as long.
+    pub(crate) fn disconnect(&mut self, at: usize, channel: &mut Channel) -> Option<Exposed> {
         (channel.tx, channel.stop_due, channel.peer_control) = (TxRing::default(), false, (0, 0));
         channel.stopped_at = None;
         if channel.ring.is_some() {
             channel.rx = RxState::Draining;
         }
-        if let Some(control) = channel.control.take() {
-            self.controls.conceal(control);
-            self.set_writable(at, false);
-        }
+        self.set_writable(at, false);
+        channel.control.take()
+    }
+
+    /// Takes a ring control back that no peer writes any more.
+    pub(crate) fn put_control(&mut self, control: Exposed) {
+        self.controls.conceal(control);
     }
 
     /// Takes the ring of endpoint `at` back, if it has one.
