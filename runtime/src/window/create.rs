@@ -1,13 +1,13 @@
 //! Creating and freeing windows. Collective.
 //!
-//! 1. The ranks duplicate the communicator: its context id names the window.
-//! 2. They exchange sizes and displacement units.
-//! 3. The first rank of each host with several ranks reserves a range of the segment: a record for
+//! 1. The ranks exchange proposals of a context id, sizes and displacement units. The largest
+//!    proposal names the window and a communicator of its own.
+//! 2. The first rank of each host with several ranks reserves a range of the segment: a record for
 //!    each local rank, with a table of attached memory in dynamic windows, then the memory of
-//!    windows that the library allocates.
-//! 4. They exchange the ranges. Each rank maps that of its host and takes the pages of its own
-//!    part.
-//! 5. Each rank opens the window, and they exchange whether all have succeeded. No rank accesses
+//!    windows that the library allocates. Only there it needs the sizes of others, and the ranks
+//!    exchange ranges a second time; otherwise ranges go with the first exchange.
+//! 3. Each rank maps the range of its host and takes the pages of its own part.
+//! 4. Each rank opens the window, and they exchange whether all have succeeded. No rank accesses
 //!    the window before.
 //!
 //! An error of one rank is an error of all. If all ranks are on one host, locks lie in the records
@@ -16,12 +16,11 @@
 #![allow(unsafe_code)]
 
 use fabric::{LocalRanks, Peer, Region, Rights, Transport, UserBuf};
-use objects::{Attributes, Class, Errhandler, Error, Group, Info, Result};
+use objects::{Attributes, Class, Comm, Errhandler, Error, Group, Info, Result};
 use rma::{Attached, Control, LockBy, Memory, Remote, Window};
 use shm_transport::WindowRange;
 
 use crate::collective::{self, exchange};
-use crate::communicator::duplicate;
 use crate::lock::with;
 use crate::process::Process;
 use crate::win::{Flavor, Held, MODEL_UNIFIED, Page, Values, Win};
@@ -82,11 +81,9 @@ pub fn create(comm: usize, request: &Request) -> Result<(usize, usize)> {
             false => Ok(()),
         }
     })?;
-    let own = duplicate(comm)?;
-    let id = own.context();
-    let inner = with(|p| p.comms.insert(own)) as usize;
-    let made = make(inner, id, request);
-    match made {
+    let (inner, members, offers) = meet(comm, request)?;
+    let id = with(|p| p.comm(inner).map(Comm::context))?;
+    match make(inner, id, members, offers, request) {
         Ok(win) => with(|p| {
             let base = win.base;
             Ok((p.tables.wins.insert(win) as usize, base))
@@ -98,8 +95,13 @@ pub fn create(comm: usize, request: &Request) -> Result<(usize, usize)> {
     }
 }
 
-fn make(inner: usize, id: u64, request: &Request) -> Result<Win> {
-    let members = meet(inner, request)?;
+fn make(
+    inner: usize,
+    id: u64,
+    members: Members,
+    offers: Vec<Offer>,
+    request: &Request,
+) -> Result<Win> {
     if request.flavor == Flavor::Shared && members.local.len() != members.extents.len() {
         return Err(Error::new(
             Class::RmaShared,
@@ -110,7 +112,7 @@ fn make(inner: usize, id: u64, request: &Request) -> Result<Win> {
             ),
         ));
     }
-    let reserved = reserve(inner, &members, request)?;
+    let reserved = reserve(inner, &members, offers, request)?;
     let opened = with(|p| open(p, id, &members, request, reserved));
     let all = exchange(inner, &[u8::from(opened.is_err())])?;
     match (opened, all.iter().any(|&failed| failed != 0)) {
@@ -127,22 +129,54 @@ fn no_memory(text: impl Into<String>) -> Error {
     Error::new(Class::NoMem, text)
 }
 
-/// Exchanges sizes and displacement units.
-fn meet(inner: usize, request: &Request) -> Result<Members> {
-    let mut mine = [0; 16];
-    mine[..8].copy_from_slice(&request.size.to_le_bytes());
-    mine[8..].copy_from_slice(&request.unit.to_le_bytes());
-    let all = exchange(inner, &mine)?;
-    let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|index| bytes[index]));
-    let extents = all.chunks_exact(16).map(|one| (word(&one[..8]), word(&one[8..]))).collect();
-    with(|p| {
-        let ranks = LocalRanks::from(p.core()?.job.local_ranks());
-        let comm = p.comm(inner)?;
-        let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(peer.0);
-        let local = (0..).zip(comm.group().iter()).filter(is_local).map(|(rank, _)| rank);
-        let (local, group, rank) = (local.collect(), comm.group().clone(), comm.rank());
-        Ok(Members { group, rank, local, extents })
-    })
+/// Bytes of an exchange: a proposal, a size, a displacement unit, and an offer.
+const MEETING_BYTES: usize = 24 + Offer::BYTES;
+
+/// Returns the members of a communicator without their extents.
+fn members_of(p: &mut Process, comm: usize) -> Result<Members> {
+    let ranks = LocalRanks::from(p.core()?.job.local_ranks());
+    let comm = p.comm(comm)?;
+    let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(peer.0);
+    let local = (0..).zip(comm.group().iter()).filter(is_local).map(|(rank, _)| rank);
+    let (local, group, rank) = (local.collect(), comm.group().clone(), comm.rank());
+    Ok(Members { group, rank, local, extents: Vec::new() })
+}
+
+/// Makes the window's communicator, and exchanges what the ranks contribute. The offers are empty
+/// where they need the extents. Collective over `comm`.
+fn meet(comm: usize, request: &Request) -> Result<(usize, Members, Vec<Offer>)> {
+    let mut mine = [0; MEETING_BYTES];
+    let (mut members, proposal) = with(|p| {
+        let members = members_of(p, comm)?;
+        if !request.needs_extents() {
+            let parts = parts(&members, request)?;
+            mine[24..].copy_from_slice(&offer(p, &members, &parts, request).encode());
+        }
+        Ok((members, p.core()?.propose(true)))
+    })?;
+    for (place, word) in mine.chunks_exact_mut(8).zip([proposal, request.size, request.unit]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let all = exchange(comm, &mine)?;
+    let word = |of: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| of[8 * at + i]));
+    let each = || all.chunks_exact(MEETING_BYTES);
+    members.extents = each().map(|one| (word(one, 1), word(one, 2))).collect();
+    let offers = each().map(|one| Offer::decode(&one[24..])).collect();
+    let context = each().map(|one| word(one, 0)).max().unwrap_or(proposal);
+    let inner = with(|p| {
+        p.core()?.end_proposal(proposal, context);
+        let own = p.comm(comm)?.duplicate(context);
+        let own = p.core()?.with_segment(own)?;
+        Ok(p.comms.insert(own) as usize)
+    })?;
+    Ok((inner, members, offers))
+}
+
+impl Request {
+    /// Returns true if the range of a host depends on the sizes of its ranks.
+    fn needs_extents(&self) -> bool {
+        matches!(self.flavor, Flavor::Allocate | Flavor::Shared)
+    }
 }
 
 /// Returns where the records and the parts of this host's ranks lie.
@@ -151,11 +185,10 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
     bytes = bytes.next_multiple_of(PAGE);
     let is_noncontig = request.info.value("alloc_shared_noncontig")? == Some(b"true");
     let pads = request.flavor != Flavor::Shared || is_noncontig;
-    let has_memory = matches!(request.flavor, Flavor::Allocate | Flavor::Shared);
     let mut offsets = Vec::with_capacity(members.local.len());
     for &rank in &members.local {
         offsets.push(bytes);
-        let size = if has_memory { members.extents[rank as usize].0 } else { 0 };
+        let size = if request.needs_extents() { members.extents[rank as usize].0 } else { 0 };
         let padded = if pads { size.checked_next_multiple_of(PAGE) } else { Some(size) };
         let end = padded.and_then(|size| bytes.checked_add(size));
         bytes = end.ok_or_else(|| no_memory("the window has more than 2^64 bytes"))?;
@@ -234,12 +267,20 @@ struct Reserved {
     offers: Vec<Offer>,
 }
 
-/// Has the first rank of each host reserve a range, and maps that of this host. Collective.
-fn reserve(inner: usize, members: &Members, request: &Request) -> Result<Reserved> {
+/// Has the first rank of each host reserve a range, unless it has, and maps that of this host.
+/// Collective.
+fn reserve(
+    inner: usize,
+    members: &Members,
+    mut offers: Vec<Offer>,
+    request: &Request,
+) -> Result<Reserved> {
     let parts = parts(members, request)?;
-    let mine = with(|p| offer(p, members, &parts, request)).encode();
-    let all = exchange(inner, &mine)?;
-    let offers: Vec<Offer> = all.chunks_exact(Offer::BYTES).map(Offer::decode).collect();
+    if request.needs_extents() {
+        let mine = with(|p| Ok(offer(p, members, &parts, request).encode()))?;
+        let all = exchange(inner, &mine)?;
+        offers = all.chunks_exact(Offer::BYTES).map(Offer::decode).collect();
+    }
     if offers.iter().any(|offer| offer.failed) {
         return Err(no_memory(format!(
             "the segment has no space for a window of {} bytes on this host",
@@ -280,7 +321,7 @@ fn open(
     if held.range.is_some() && region.is_none() {
         return Err(no_memory("cannot map the window's part of the segment"));
     }
-    let shares = matches!(request.flavor, Flavor::Allocate | Flavor::Shared);
+    let shares = request.needs_extents();
     let by_memory = p.core()?.rma_shm;
     let mut remotes: Vec<Remote> = (members.extents.iter())
         .map(|&(size, unit)| Remote { size, unit, is_distant: true, ..Remote::default() })
