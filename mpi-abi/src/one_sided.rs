@@ -627,6 +627,9 @@ unsafe fn win_lock_any(lock_type: c_int, target: c_int, assert: c_int, win: MPI_
 }
 
 pub(crate) unsafe fn win_lock_all(assert: c_int, win: MPI_Win) -> Result<()> {
+    if assert == 0 && quick::lock_all(win.0) {
+        return Ok(());
+    }
     check_assert(assert, MPI_MODE_NOCHECK)?;
     sync::lock_all(win.0, assert & MPI_MODE_NOCHECK != 0)
 }
@@ -652,6 +655,9 @@ unsafe fn win_unlock_any(target: c_int, win: MPI_Win) -> Result<()> {
 }
 
 pub(crate) unsafe fn win_unlock_all(win: MPI_Win) -> Result<()> {
+    if quick::unlock_all(win.0) {
+        return Ok(());
+    }
     sync::unlock(win.0, None)
 }
 
@@ -670,6 +676,9 @@ unsafe fn win_flush_any(target: c_int, win: MPI_Win) -> Result<()> {
 }
 
 pub(crate) unsafe fn win_flush_all(win: MPI_Win) -> Result<()> {
+    if quick::flush_all(win.0) {
+        return Ok(());
+    }
     sync::flush(win.0, None, "MPI_Win_flush_all")
 }
 
@@ -688,6 +697,9 @@ unsafe fn win_flush_local_any(target: c_int, win: MPI_Win) -> Result<()> {
 }
 
 pub(crate) unsafe fn win_flush_local_all(win: MPI_Win) -> Result<()> {
+    if quick::flush_all(win.0) {
+        return Ok(());
+    }
     sync::flush_local(win.0, None, "MPI_Win_flush_local_all")
 }
 

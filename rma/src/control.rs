@@ -135,7 +135,8 @@ impl Control {
             write: now.write + 1,
             ..now
         });
-        now.users != now.write
+        // A ticket that has not begun, and no reader that has not ended.
+        now.users != now.read && now.read == now.write
     }
 
     /// Changes the counters; returns the new ones.
@@ -219,7 +220,7 @@ mod tests {
             assert!(!control.begin_free(true, 3), "readers hold it");
             let ticket = control.draw();
             assert!(!control.begin_free(false, 3), "a writer waits");
-            assert!(control.end(false) && control.end(false));
+            assert!(!control.end(false) && control.end(false));
             assert!(control.is_turn(ticket, true) && !control.begin_free(true, 3));
             control.begin(true, 4);
             assert!(!control.end(true) && control.begin_free(true, 5) && !control.end(true));

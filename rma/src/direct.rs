@@ -12,9 +12,10 @@ use fabric::UserBuf;
 use objects::op::Primitive;
 
 use crate::atomic;
+use crate::control::Control;
 use crate::engine::Engine;
 use crate::epoch::Hold;
-use crate::window::{LockBy, Window};
+use crate::window::{LockBy, Remote, Window};
 
 /// Calls that synchronise at once between two that make progress.
 const PROGRESS_EVERY: u32 = 64;
@@ -85,6 +86,64 @@ impl Engine {
             }
             false => Unlocked::Quietly,
         }
+    }
+
+    /// Completes all operations at all targets, if there is nothing to wait for.
+    #[inline(always)]
+    pub fn flush_all_now(&mut self, slot: u32) -> bool {
+        let is_done = |window: &Window| !window.has_frames && window.epochs.reach().flushes_all();
+        let is_done = self.windows.at(slot).is_some_and(is_done);
+        // As in `flush_now`.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::AcqRel);
+        is_done && !self.is_progress_due()
+    }
+
+    /// Takes the shared locks of all targets, if they are free and in shared memory and no other
+    /// epoch is open. Whatever this returns, waiters may have to be woken.
+    pub fn lock_all_now(&mut self, slot: u32) -> bool {
+        if self.is_progress_due() {
+            return false;
+        }
+        let Some(window) = self.windows.at_mut(slot) else { return false };
+        if window.lock_by != LockBy::Memory || !window.has_locks || !window.epochs.is_idle() {
+            return false;
+        }
+        let rank = window.rank;
+        let take = |control: Control| control.begin_free(false, rank);
+        let is_taken = |remote: &&Remote| remote.control.is_some_and(take);
+        let taken = window.remotes.iter().take_while(is_taken).count();
+        let hold = Hold { exclusive: false, nocheck: false, is_quick: true };
+        if taken == window.remotes.len() && window.epochs.lock_all(hold).is_ok() {
+            return true;
+        }
+        self.end_shared(slot, taken);
+        false
+    }
+
+    /// Returns the locks that [`Engine::lock_all_now`] took, if there is nothing to wait for.
+    pub fn unlock_all_now(&mut self, slot: u32) -> Unlocked {
+        let Some(window) = self.windows.at_mut(slot) else { return Unlocked::Refused };
+        if window.has_frames || !window.epochs.is_quick_all() {
+            return Unlocked::Refused;
+        }
+        window.epochs.unlock_all();
+        let all = window.remotes.len();
+        match self.end_shared(slot, all) {
+            true => Unlocked::WithWaiters,
+            false => Unlocked::Quietly,
+        }
+    }
+
+    /// Returns the shared locks of the first targets; true if waiters have to be woken.
+    fn end_shared(&mut self, slot: u32, targets: usize) -> bool {
+        let Some(window) = self.windows.at(slot) else { return false };
+        let controls = window.remotes[..targets].iter().filter_map(|remote| remote.control);
+        let has_waiters = controls.fold(false, |others, control| control.end(false) | others);
+        if has_waiters {
+            let id = window.id;
+            self.wake_all(id);
+        }
+        has_waiters
     }
 
     #[inline(always)]

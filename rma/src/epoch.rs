@@ -44,6 +44,12 @@ impl Reach {
         self.access == ALL || self.access == target
     }
 
+    /// Returns true if a flush of all targets is inside of its epoch.
+    #[inline(always)]
+    pub(crate) fn flushes_all(self) -> bool {
+        self.flush == ALL
+    }
+
     /// Returns true if a flush of the target is inside of its epoch.
     #[inline(always)]
     pub(crate) fn flushes(self, target: u32) -> bool {
@@ -151,6 +157,12 @@ impl Epochs {
             [(rank, hold)] if rank == target => Some(hold),
             _ => None,
         }
+    }
+
+    /// Returns true inside an epoch of MPI_Win_lock_all whose locks were free.
+    #[inline(always)]
+    pub(crate) fn is_quick_all(&self) -> bool {
+        self.lock_all.is_some_and(|hold| hold.is_quick)
     }
 
     /// Ends the only passive epoch.

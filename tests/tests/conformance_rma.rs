@@ -8,7 +8,7 @@ use fabric::{Caps, Peer, protocol};
 use objects::datatype::Counting::Int;
 use objects::op::BuiltinOp;
 use objects::{Datatype, Group};
-use rma::{Access, Control, Engine, LockBy, Memory, Place, Remote, WaitsFor, Window};
+use rma::{Access, Control, Engine, LockBy, Memory, Place, Remote, Unlocked, WaitsFor, Window};
 use tests::bytes::{Bytes, Shape};
 
 /// The window's id, and a part of a window that one origin has for itself, in bytes and in ints.
@@ -331,6 +331,39 @@ fn a_lock_protects_a_counter() {
         let found: [u8; 4] = job.memory[0].read()[12..16].try_into().expect("an int");
         assert_eq!(i32::from_ne_bytes(found), EACH * ranks as i32, "seed {seed}");
     }
+}
+
+#[test]
+fn the_locks_of_all_targets_are_taken_together_or_not_at_all() {
+    const RANKS: usize = 3;
+    let records = Bytes::new(Shape::Run, &[0; 8 + RANKS * Control::BYTES]);
+    let aligned = records.memory().addr().next_multiple_of(8) - records.memory().addr();
+    let remote = |rank| {
+        let at = aligned as usize + rank * Control::BYTES;
+        let control = Control::new(records.memory().slice(at, Control::BYTES));
+        Remote { control: Some(control), ..Remote::default() }
+    };
+    let [mut one, mut other] = [0, 1].map(|rank| {
+        let own = Memory::Fixed(fabric::UserBuf::EMPTY);
+        let (group, remotes) = (Group::world(RANKS as u32), (0..RANKS).map(remote).collect());
+        let mut engine = Engine::new();
+        engine.open(Window::new((ID, rank), group, own, remotes, LockBy::Memory));
+        engine
+    });
+    assert!(one.lock_now(0, 2, true) && !other.lock_all_now(0));
+    assert_eq!(one.unlock_now(0, 2), Unlocked::Quietly);
+    for target in 0..RANKS as u32 {
+        assert!(one.lock_now(0, target, true), "the lock of {target} was kept");
+        assert_eq!(one.unlock_now(0, target), Unlocked::Quietly);
+    }
+    assert!(!other.flush_all_now(0) && other.lock_all_now(0) && other.flush_all_now(0));
+    assert!(!other.lock_all_now(0), "the epoch is open");
+    assert!(!one.lock_now(0, 1, true) && one.lock_all_now(0), "readers share");
+    assert_eq!(other.unlock_now(0, 1), Unlocked::Refused);
+    assert_eq!(other.unlock_all_now(0), Unlocked::Quietly, "nobody waits for the other reader");
+    assert_eq!(other.unlock_all_now(0), Unlocked::Refused);
+    assert_eq!(one.unlock_all_now(0), Unlocked::Quietly);
+    assert!(other.lock_now(0, 0, true));
 }
 
 #[test]

@@ -69,6 +69,24 @@ pub fn flush(handle: usize, target: u32) -> bool {
     ask(handle, |rma, slot| rma.flush_now(slot, target))
 }
 
+/// Completes all operations at all targets.
+#[inline(always)]
+pub fn flush_all(handle: usize) -> bool {
+    ask(handle, |rma, slot| rma.flush_all_now(slot))
+}
+
+/// Takes the shared locks of all targets.
+pub fn lock_all(handle: usize) -> bool {
+    with(|p| {
+        let Some((stack, slot)) = p.quick(handle) else { return false };
+        let is_taken = stack.protocols.rma.lock_all_now(slot);
+        if !is_taken {
+            stack.wake_waiters();
+        }
+        is_taken
+    })
+}
+
 /// Takes the lock of a target.
 #[inline(always)]
 pub fn lock(handle: usize, target: u32, exclusive: bool) -> bool {
@@ -78,9 +96,19 @@ pub fn lock(handle: usize, target: u32, exclusive: bool) -> bool {
 /// Returns the lock of a target.
 #[inline(always)]
 pub fn unlock(handle: usize, target: u32) -> bool {
+    unlock_by(handle, |rma, slot| rma.unlock_now(slot, target))
+}
+
+/// Returns the locks of all targets.
+pub fn unlock_all(handle: usize) -> bool {
+    unlock_by(handle, Engine::unlock_all_now)
+}
+
+#[inline(always)]
+fn unlock_by(handle: usize, work: impl FnOnce(&mut Engine, u32) -> Unlocked) -> bool {
     with(|p| {
         let Some((stack, slot)) = p.quick(handle) else { return false };
-        match stack.protocols.rma.unlock_now(slot, target) {
+        match work(&mut stack.protocols.rma, slot) {
             Unlocked::Refused => false,
             Unlocked::Quietly => true,
             Unlocked::WithWaiters => {
