@@ -35,4 +35,4 @@ pub use error::BootstrapError;
 pub use job::{Job, Store};
 pub use secret::{Secret, random};
 pub use status_entry::{BlockedKind, BlockedOn, RankState, Snapshot, StatusEntry, WORLD_CONTEXT};
-pub use status_page::StatusPage;
+pub use status_page::{HostNotice, StatusPage};

@@ -51,6 +51,16 @@ struct Header {
     failures: AtomicU32,
     /// The version of what ranks exchange, of the first rank that has joined; 0 until then.
     peers: AtomicU32,
+    /// Bits of the [`HostNotice`]s that a rank of this host has printed.
+    notices: AtomicU32,
+}
+
+/// A line that one rank of a host prints for all.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub enum HostNotice {
+    /// A peer with an RDMA device is reached by TCP.
+    Fallback = 1,
 }
 
 const _: () = assert!(size_of::<Header>() == 128);
@@ -147,6 +157,12 @@ impl StatusPage {
     /// Returns 0 if a failure ends the job; otherwise 1, and the number of failed ranks so far.
     pub fn failures(&self) -> u32 {
         self.header.failures.load(Relaxed)
+    }
+
+    /// Returns what is true once on this host: for the first rank that asks for the notice.
+    pub fn first_notice(&self, notice: HostNotice) -> impl Fn() -> bool + Send + use<> {
+        let (notices, bit) = (&self.header.notices, notice as u32);
+        move || notices.fetch_or(bit, Relaxed) & bit == 0
     }
 
     /// Returns the job's number, the same on all of its ranks.

@@ -39,6 +39,8 @@ pub enum Kind {
     /// A member of a collective asks another one about its call, or answers
     /// ([`Header::ANSWER`]).
     Notice = 10,
+    /// Two processes agree on verbs or TCP. It ends in the endpoint; the flags have the step.
+    Route = 11,
     /// One-sided: write the data into the target's window.
     RmaPut = 16,
     /// One-sided: return data of the target's window.
@@ -188,7 +190,7 @@ pub enum Malformed {
     #[error("a frame of {0} bytes is too short: its header alone has 32")]
     Short(usize),
     /// A kind of a later version, or garbage.
-    #[error("unknown frame kind {0}: must be 1 to 10 or 16 to 22")]
+    #[error("unknown frame kind {0}: must be 1 to 11 or 16 to 22")]
     Kind(u8),
 }
 
@@ -261,7 +263,8 @@ impl Kind {
             | Kind::Cancel
             | Kind::CancelReply
             | Kind::Credit
-            | Kind::Notice => ProtocolId::Pt2pt,
+            | Kind::Notice
+            | Kind::Route => ProtocolId::Pt2pt,
             Kind::RmaPut
             | Kind::RmaGet
             | Kind::RmaAccumulate
@@ -285,6 +288,7 @@ impl Kind {
             8 => Kind::CancelReply,
             9 => Kind::Credit,
             10 => Kind::Notice,
+            11 => Kind::Route,
             16 => Kind::RmaPut,
             17 => Kind::RmaGet,
             18 => Kind::RmaAccumulate,

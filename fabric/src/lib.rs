@@ -16,6 +16,7 @@ mod reports;
 pub mod request_id;
 pub mod sim;
 pub mod store;
+mod timer;
 pub mod transport;
 pub mod user_buf;
 
@@ -28,8 +29,9 @@ pub use protocol::Protocol;
 pub use reports::Reports;
 pub use request_id::{ProtocolId, RequestId, Token};
 pub use store::{InProcessStore, Store};
+pub use timer::Timer;
 pub use transport::{
-    Atomic, Caps, Chunks, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights,
-    Sink, Slot, Transfer, Transport, WaitOn,
+    Atomic, Caps, Chunks, GetOrPush, GiveUp, HybridGet, OneSided, Peer, PeerFailed, Post, Region,
+    Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 pub use user_buf::UserBuf;

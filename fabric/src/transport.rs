@@ -392,6 +392,13 @@ pub trait HybridGet: Transport {
     }
 }
 
+/// A device of which a process may have two: it can give a peer up, and all that waits for it there
+/// fails.
+pub trait GiveUp {
+    /// Gives a peer up, for a reason that the user may read.
+    fn give_up(&mut self, peer: Peer, why: &str);
+}
+
 /// The result of [`HybridGet::get_or_push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -14,6 +14,7 @@ use tcp_transport::TcpTransport;
 use verbs_transport::Rails;
 
 use crate::collective;
+use crate::inter::Rejected;
 use crate::stack::{Endpoint, Inter};
 
 /// Returns topics and texts. Knobs and devices decide them, so no message has to be sent before.
@@ -21,19 +22,32 @@ pub(crate) fn explain(
     job: &Job,
     knobs: &Knobs,
     endpoint: &Endpoint,
-    (spin, rejected): (Duration, Option<&str>),
+    (spin, rejected): (Duration, &Rejected),
 ) -> Vec<(String, String)> {
     let here = job.local_ranks();
     let intra = here.iter().copied().find(|rank| *rank != job.rank);
     let mut lines = Vec::new();
     let mut add = |topic: &str, text: String| lines.push((topic.to_owned(), text));
-    if let Some(intra) = intra {
-        let has_xpmem = endpoint.intra().is_some_and(ShmTransport::has_xpmem);
-        add("on the host", intra_host(endpoint.caps(Peer(intra)), has_xpmem));
+    match intra {
+        Some(intra) => {
+            let has_xpmem = endpoint.intra().is_some_and(ShmTransport::has_xpmem);
+            let caps = endpoint.caps(Peer(intra));
+            let obstacle = if has_xpmem { None } else { shm_transport::single_copy_obstacle() };
+            add("shared memory", shared_memory(job.local_size == job.size, caps));
+            add("single copy", single_copy(caps, has_xpmem, obstacle.as_deref()));
+        }
+        None => {
+            let why = if job.size == 1 { "the job has one rank" } else { ALONE };
+            add("shared memory", format!("rejected: {why}"));
+        }
     }
-    if let Some(inter) = endpoint.inter() {
-        add("between hosts", between_hosts(inter, rejected));
-    }
+    let any = Peer(0);
+    let inter = endpoint.inter();
+    let verbs = inter.and_then(Inter::verbs).map(|rails| by_verbs(rails, rails.caps(any)));
+    let has_verbs = verbs.is_some();
+    add("RDMA", chosen_or(verbs, rejected.verbs.as_deref()));
+    let tcp = inter.and_then(Inter::tcp).map(|tcp| by_tcp(tcp, tcp.caps(any), has_verbs));
+    add("TCP", chosen_or(tcp, rejected.tcp.as_deref()));
     if shm_transport::fallocate_is_refused() {
         add("sandbox", "fallocate is refused: memory is taken page by page".into());
     }
@@ -58,45 +72,50 @@ pub(crate) fn explain(
     lines
 }
 
-fn intra_host(caps: &Caps, has_xpmem: bool) -> String {
+/// Why a rank of a larger job uses no shared memory.
+const ALONE: &str =
+    "no other rank is on this host; `-ppn` and the slots of a host file place several";
+
+/// Returns the text of a transport that is used, or that was rejected.
+fn chosen_or(chosen: Option<String>, rejected: Option<&str>) -> String {
+    match chosen {
+        Some(text) => format!("chosen: {text}"),
+        None => format!("rejected: {}", rejected.unwrap_or("it was not opened")),
+    }
+}
+
+fn shared_memory(is_whole_job: bool, caps: &Caps) -> String {
+    let whom = if is_whole_job { "all ranks are on this host" } else { "ranks of this host" };
+    let eager = show_bytes(caps.eager as u64);
+    format!("chosen: {whom}; eager up to {eager}; above that rendezvous, by pipelined copy")
+}
+
+/// Describes the method of large messages on a host.
+fn single_copy(caps: &Caps, has_xpmem: bool, obstacle: Option<&str>) -> String {
     let (eager, from) = (caps.eager as u64, caps.get_min);
-    let mut text = format!(
-        "shared memory; eager up to {}; above that rendezvous, by pipelined copy",
-        show_bytes(eager)
-    );
     if from == u64::MAX {
-        text += ", never by single copy";
+        return "rejected: shm.single_copy = off; auto allows it".into();
+    }
+    if let Some(why) = obstacle {
+        return format!("rejected: {why}");
+    }
+    let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
+    let method = if has_xpmem {
+        "XPMEM"
     } else {
-        let from =
-            if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
-        let method = if has_xpmem { "XPMEM" } else { "process_vm_readv" };
-        text += &format!(
-            ", or{from}, if the kernel permits it, by single copy ({method}) while the sender is \
-             outside MPI"
-        );
-    }
-    text
-}
-
-/// Describes the transports between hosts, and why one is missing.
-fn between_hosts(inter: &Inter, rejected: Option<&str>) -> String {
-    let any = Peer(0);
-    let verbs = inter.verbs().map(|rails| by_verbs(rails, rails.caps(any)));
-    let tcp = inter.tcp().map(|tcp| by_tcp(tcp, tcp.caps(any)));
-    let mut text = match (verbs, tcp) {
-        (Some(verbs), Some(tcp)) => format!("{verbs}. To processes without that network: {tcp}"),
-        (verbs, tcp) => verbs.or(tcp).unwrap_or_default(),
+        "process_vm_readv (the kernel module XPMEM would be faster, and is not loaded)"
     };
-    if let Some(why) = rejected {
-        text += &format!(" ({why})");
-    }
-    text
+    format!("chosen: {method}, for messages{from} while the sender is outside MPI")
 }
 
-fn by_tcp(tcp: &TcpTransport, caps: &Caps) -> String {
+fn by_tcp(tcp: &TcpTransport, caps: &Caps, has_verbs: bool) -> String {
     let addresses: Vec<String> = tcp.listens_on().iter().map(|at| at.ip().to_string()).collect();
+    let whom = match has_verbs {
+        true => "processes without that network, or that RDMA does not reach",
+        false => "other hosts",
+    };
     format!(
-        "TCP, reached at {}; eager up to {}; above that rendezvous, read into the receive buffer",
+        "{whom}; reached at {}; eager up to {}; above that rendezvous, read into the receive buffer",
         addresses.join(" or "),
         show_bytes(caps.eager as u64)
     )
@@ -117,7 +136,7 @@ fn by_verbs(rails: &Rails, caps: &Caps) -> String {
     };
     let kernel = if rails.is_emulated() { "; the kernel emulates the adapter" } else { "" };
     format!(
-        "RDMA by {}{reason}{kernel}; eager up to {}; above that rendezvous, {large}; {registration}",
+        "{}{reason}{kernel}; eager up to {}; above that rendezvous, {large}; {registration}",
         ports.join(" and "),
         show_bytes(caps.eager as u64)
     )
@@ -215,12 +234,18 @@ mod tests {
     #[test]
     fn the_method_of_large_messages_on_a_host_is_named() {
         let caps = |get_min| Caps { frame: 1 << 18, eager: 1 << 16, get_min, put_min: u64::MAX };
-        let text = |get_min, has_xpmem| intra_host(&caps(get_min), has_xpmem);
-        assert!(text(1 << 17, true).contains(", or from 128K on, if the kernel permits it, "));
-        assert!(
-            text(1 << 15, true).contains("by single copy (XPMEM) while the sender is outside MPI")
-        );
-        assert!(text(1 << 15, false).contains("by single copy (process_vm_readv) while "));
-        assert!(text(u64::MAX, false).ends_with(", never by single copy"));
+        let text = |get_min, has_xpmem| single_copy(&caps(get_min), has_xpmem, None);
+        assert!(text(1 << 17, true).starts_with("chosen: XPMEM, for messages from 128K on while "));
+        assert!(text(1 << 15, true).starts_with("chosen: XPMEM, for messages while the sender"));
+        assert!(text(1 << 15, false).starts_with("chosen: process_vm_readv ("));
+        assert!(text(u64::MAX, false).starts_with("rejected: shm.single_copy = off; "));
+        let refused = single_copy(&caps(1 << 15), false, Some("a sandbox; use none"));
+        assert_eq!(refused, "rejected: a sandbox; use none");
+    }
+
+    #[test]
+    fn a_transport_is_chosen_or_rejected() {
+        assert_eq!(chosen_or(Some("by x".into()), None), "chosen: by x");
+        assert_eq!(chosen_or(None, Some("no device")), "rejected: no device");
     }
 }

@@ -73,10 +73,7 @@ impl Process {
             let peer = Peer(rank);
             let is_local = core.job.local_ranks().contains(&rank);
             let inter = core.stack.endpoint.inter_mut().filter(|_| !is_local);
-            inter
-                .and_then(|inter| inter.tcp_mut())
-                .iter_mut()
-                .for_each(|tcp| tcp.give_up(peer, &why));
+            inter.into_iter().for_each(|inter| inter.give_up(peer, &why));
             core.stack.protocols.peer_failed(PeerFailed { peer, why });
         }
         let failed = core.stack.pt2pt().failed_peers();

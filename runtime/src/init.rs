@@ -125,8 +125,8 @@ impl Core {
             && let Some(control) = job.control()
         {
             // A launcher that has exited needs no report.
-            let rejected = rejected.as_deref();
-            let _ = control.explain(explain::explain(&job, knobs, &endpoint, (spin, rejected)));
+            let lines = explain::explain(&job, knobs, &endpoint, (spin, &rejected));
+            let _ = control.explain(lines);
         }
         let settings = Settings { unexpected_bytes_per_peer: unexpected_share(knobs, job.size) };
         let world_group = Group::world(job.size);
@@ -187,7 +187,7 @@ struct Opened {
     /// How long a wait spins.
     spin: Duration,
     /// Why verbs or TCP was not opened.
-    rejected: Option<String>,
+    rejected: inter::Rejected,
 }
 
 /// Opens the transports to all peers.
@@ -197,7 +197,9 @@ fn endpoint(job: &Job, knobs: &Knobs) -> Result<Opened> {
         let spin = spin(job, knobs, None);
         let intra = if is_alone { None } else { intra(job, knobs, spin)? };
         let endpoint = intra.map_or_else(Endpoint::alone, Endpoint::single_host);
-        return Ok(Opened { endpoint, spin, rejected: None });
+        let why = if is_alone { "the job has one rank" } else { "all ranks are on one host" };
+        let [verbs, tcp] = [why, why].map(|why| Some(why.to_owned()));
+        return Ok(Opened { endpoint, spin, rejected: inter::Rejected { verbs, tcp } });
     }
     let inter::Opened { inter, rejected } =
         inter::open(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;

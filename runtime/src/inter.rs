@@ -4,36 +4,46 @@
 //! verbs. A process without RDMA opens TCP alone. If its host has a device that cannot be used, or
 //! the user named one, the first rank of the host says so.
 
-use bootstrap::Job;
+use bootstrap::{HostNotice, Job};
 use config::{InterTransport, Knobs, knob};
-use fabric::endpoint::inter::publish;
-use fabric::{Peer, Store};
+use fabric::endpoint::inter::{Choice, Patience, Report, publish};
+use fabric::{Peer, Store, Timer};
 use tcp_transport::TcpTransport;
 use verbs_transport::{Rails, Unavailable};
 
 use crate::addresses::Addresses;
 use crate::stack::Inter;
 
-/// The transport between hosts, and the reason why it is not verbs alone.
+/// The transport between hosts, and what is not part of it.
 pub(crate) struct Opened {
     pub(crate) inter: Inter,
-    /// Why verbs or TCP was not opened, for `--explain`.
-    pub(crate) rejected: Option<String>,
+    pub(crate) rejected: Rejected,
+}
+
+/// Why a transport was not opened, with the remedy, for `--explain`.
+#[derive(Debug, Default)]
+pub(crate) struct Rejected {
+    pub(crate) verbs: Option<String>,
+    pub(crate) tcp: Option<String>,
 }
 
 /// Opens the transport to other hosts; the error is a text for the user.
 pub(crate) fn open(job: &Job, knobs: &Knobs) -> Result<Opened, String> {
     let store = job.store().ok_or("no launcher provides the addresses of other processes")?;
     let store = Addresses::new(store);
-    let only = |inter, knob: &str| {
-        Ok(Opened { inter, rejected: Some(format!("inter.transport = {knob}")) })
+    let by_knob = |value: &str| {
+        Some(format!("inter.transport = {value}; `--set inter.transport=auto` allows both"))
     };
     match knobs.choice(knob::INTER_TRANSPORT) {
         InterTransport::Verbs => {
             let rails = rails(job, knobs, &store).map_err(|why| why.to_string())?;
-            only(Inter::verbs_only(rails), "verbs")
+            let rejected = Rejected { tcp: by_knob("verbs"), ..Rejected::default() };
+            Ok(Opened { inter: Inter::verbs_only(rails), rejected })
         }
-        InterTransport::Tcp => only(Inter::tcp_only(tcp(job, knobs, &store)?), "tcp"),
+        InterTransport::Tcp => {
+            let rejected = Rejected { verbs: by_knob("tcp"), ..Rejected::default() };
+            Ok(Opened { inter: Inter::tcp_only(tcp(job, knobs, &store)?), rejected })
+        }
         InterTransport::Auto => either(job, knobs, store),
     }
 }
@@ -44,18 +54,24 @@ fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, Stri
     match (rails(job, knobs, &store), tcp(job, knobs, &store)) {
         (Ok(rails), Ok(tcp)) => {
             let fabric = rails.ports().next().map_or_else(String::new, |port| port.fabric());
-            publish(&mut store, me, &fabric)?;
-            tcp.wake_with(rails.wait_fd()).map_err(|error| format!("watching verbs: {error}"))?;
-            let inter = Inter::both(rails, tcp, fabric, job.size, Box::new(store));
-            Ok(Opened { inter, rejected: None })
+            publish(&mut store, me, &fabric, true)?;
+            let failed = |error| format!("watching verbs: {error}");
+            let timer = Timer::new().map_err(failed)?;
+            tcp.wake_with(rails.wait_fd()).map_err(failed)?;
+            tcp.wake_with(timer.raw_fd()).map_err(failed)?;
+            let report = report_fallback(job);
+            let (store, patience) = (Box::new(store), Patience::default());
+            let choice = Choice { me, size: job.size, fabric, store, timer, patience, report };
+            Ok(Opened { inter: Inter::both(rails, tcp, choice), rejected: Rejected::default() })
         }
         (Ok(rails), Err(why)) => {
             let fabric = rails.ports().next().map_or_else(String::new, |port| port.fabric());
-            publish(&mut store, me, &fabric)?;
-            Ok(Opened { inter: Inter::verbs_only(rails), rejected: Some(why) })
+            publish(&mut store, me, &fabric, false)?;
+            let rejected = Rejected { tcp: Some(why), ..Rejected::default() };
+            Ok(Opened { inter: Inter::verbs_only(rails), rejected })
         }
         (Err(why), Ok(tcp)) => {
-            publish(&mut store, me, "")?;
+            publish(&mut store, me, "", true)?;
             if job.local_rank == 0 && is_expected(&why, knobs) {
                 eprintln!(
                     "verbena: the host of rank {} uses TCP instead of RDMA: {why} (without this \
@@ -63,11 +79,27 @@ fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, Stri
                     job.rank
                 );
             }
-            let rejected = Some(format!("no RDMA: {why}"));
+            let rejected = Rejected { verbs: Some(why.to_string()), ..Rejected::default() };
             Ok(Opened { inter: Inter::tcp_only(tcp), rejected })
         }
         (Err(verbs), Err(tcp)) => Err(format!("{verbs}; {tcp}")),
     }
+}
+
+/// Returns what tells the user, once on each host, that verbs does not reach a peer.
+fn report_fallback(job: &Job) -> Report {
+    let (rank, is_first) = (job.rank, job.status_page().first_notice(HostNotice::Fallback));
+    Box::new(move |peer, why| {
+        if is_first() {
+            eprintln!(
+                "verbena: rank {rank} reaches rank {} over TCP although both have RDMA devices of \
+                 one network: {why}; check cable, port and partition (ibv_devinfo on both hosts), \
+                 or name another port by verbs.device and verbs.port (without this line and the \
+                 wait: inter.transport = tcp). Other peers may follow without a line",
+                peer.0
+            );
+        }
+    })
 }
 
 /// Returns true if the user would be surprised that verbs is not used.

@@ -27,8 +27,11 @@ impl TcpTransport {
     #[cold]
     pub(crate) fn progress_dials(&mut self) {
         let now = Instant::now();
-        for (at, why) in self.handshakes.expire(now) {
+        for (at, was_taken, why) in self.handshakes.expire(now) {
             self.attempt_failed(at, false, &why);
+            if was_taken && let Some(dial) = &mut self.peers[at].dial {
+                dial.was_taken(now);
+            }
         }
         for at in self.dialing.clone() {
             self.warn_unreachable(at, now);

@@ -1,7 +1,8 @@
 //! The state of one dial: which addresses were tried, and when the next attempt is due.
 //!
 //! A peer that refuses all attempts for [`REFUSED_MAX`] has ended; one that cannot be reached for
-//! longer than the timeout has failed.
+//! longer than the timeout has failed. A peer whose system takes the connection, without an answer
+//! of its process, computes: it is waited for as long as that takes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) struct Dial {
     /// Attempts under way.
     pub(crate) open: usize,
     pub(crate) began: Instant,
+    /// Since when no attempt was taken by the peer's system.
+    unreached_since: Instant,
     rounds: u32,
     refused_since: Option<Instant>,
     /// An attempt of this round has failed in another way.
@@ -38,6 +41,7 @@ impl Dial {
             next_at: now,
             open: 0,
             began: now,
+            unreached_since: now,
             rounds: 0,
             refused_since: None,
             is_other_failure: false,
@@ -62,14 +66,19 @@ impl Dial {
                 return Err("its process has ended: it refuses connections".into());
             }
         }
-        if now - self.began >= timeout {
-            let seconds = (now - self.began).as_secs();
+        if now - self.unreached_since >= timeout {
+            let seconds = (now - self.unreached_since).as_secs();
             return Err(format!("no connection for {seconds} s: {}", self.text()));
         }
         let pause = ROUND.0 * (1 << self.rounds.min(7));
         self.next_at = now + pause.min(ROUND.1);
         (self.next, self.rounds, self.is_other_failure) = (0, self.rounds + 1, false);
         Ok(())
+    }
+
+    /// Takes note that an attempt was taken, and not answered.
+    pub(crate) fn was_taken(&mut self, now: Instant) {
+        self.unreached_since = now;
     }
 
     /// Describes what was tried.

@@ -8,6 +8,8 @@
 //! that of those before it. Of two with the same epoch the one that the lower rank dials wins. The
 //! listener decides by this order when it has checked the proof, and closes the loser.
 
+use std::time::Instant;
+
 use rustix::io::Errno;
 
 use crate::handshakes::{State, fill_random, text};
@@ -68,6 +70,12 @@ impl TcpTransport {
         match std::mem::replace(&mut handshake.state, State::Connecting) {
             State::Connecting => {
                 handshake.state = State::Challenge;
+                if let Some((peer, ..)) = handshake.dial
+                    && let Some(dial) = &self.peers[peer].dial
+                {
+                    let now = Instant::now();
+                    handshake.extend(now, now - dial.began);
+                }
                 let hello = handshake.dial.as_ref().map(|dial| dial.2.encode());
                 outcome(handshake.send(&hello.unwrap_or([0; Hello::SIZE])))
             }

@@ -10,7 +10,8 @@ use crate::socket::Socket;
 use crate::sys::Part;
 use crate::wire::{CHALLENGE, Hello, PROOF, Transcript};
 
-/// Longest time of a handshake.
+/// Longest time of a handshake. A dialer waits longer for a process that computes: as long as it
+/// has dialed already, since each attempt takes a place in the queue of the listener.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a handshake waits for.
@@ -71,6 +72,11 @@ impl Handshake {
     fn waiting(mut self, state: State) -> Handshake {
         self.state = state;
         self
+    }
+
+    /// Gives a dialer's handshake more time, since the connection is made.
+    pub(crate) fn extend(&mut self, now: Instant, dialed_for: Duration) {
+        self.deadline = now + dialed_for.max(TIMEOUT);
     }
 
     /// Reads until the message that is waited for is there. Returns false if it is not.
@@ -170,11 +176,19 @@ impl Handshakes {
         }
     }
 
-    /// Ends handshakes that take too long; returns the peers that were dialed, with the reason.
-    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(usize, String)> {
+    /// Ends handshakes that take too long; returns the peers that were dialed, whether the peer's
+    /// system had taken the connection, and the reason.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(usize, bool, String)> {
         let late = self.remove_if(|it| it.deadline <= now);
-        let reason = |address| text(Errno::TIMEDOUT, address);
-        late.into_iter().filter_map(|it| it.dial).map(|it| (it.0, reason(it.1))).collect()
+        let expired = |it: Handshake| {
+            let (at, address, _) = it.dial?;
+            let reason = text(Errno::TIMEDOUT, address);
+            Some(match it.state {
+                State::Connecting => (at, false, reason),
+                _ => (at, true, format!("{address}: connected, but the process does not answer")),
+            })
+        };
+        late.into_iter().filter_map(expired).collect()
     }
 
     fn remove_if(&mut self, mut is_over: impl FnMut(&Handshake) -> bool) -> Vec<Handshake> {

@@ -1,13 +1,22 @@
 //! The seam between protocol and device: `Transport` for TCP, each call in the file that does it.
 
 use fabric::{
-    Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Caps, GiveUp, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
     Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::transport::TcpTransport;
 
 impl HybridGet for TcpTransport {}
+
+impl GiveUp for TcpTransport {
+    /// The peer is neither dialed nor waited for any more.
+    fn give_up(&mut self, peer: Peer, why: &str) {
+        if let Some(at) = self.peer_index(peer) {
+            self.fail(at, why.to_owned());
+        }
+    }
+}
 
 impl Transport for TcpTransport {
     #[inline]

@@ -205,14 +205,6 @@ impl TcpTransport {
         }
     }
 
-    /// Gives a peer up that is known to have failed: all that waits for it fails, and it is neither
-    /// dialed nor waited for any more.
-    pub fn give_up(&mut self, peer: Peer, why: &str) {
-        if let Some(at) = self.peer_index(peer) {
-            self.fail(at, why.to_owned());
-        }
-    }
-
     /// Makes what wakes another transport wake this one too. The descriptor outlives this
     /// transport.
     pub fn wake_with(&self, fd: RawFd) -> io::Result<()> {

@@ -7,13 +7,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use fabric::Timer;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::time::Timespec;
 
 /// Events that one call takes.
 pub(crate) const BATCH: usize = 16;
@@ -74,8 +72,7 @@ const NOTHING: Ready = Ready { source: Source::Other, writable: false, ending: f
 /// An epoll instance with a timer.
 pub(crate) struct WaitSet {
     epoll: OwnedFd,
-    timer: OwnedFd,
-    is_timer_set: bool,
+    timer: Timer,
     events: [Ready; BATCH],
 }
 
@@ -83,10 +80,9 @@ impl WaitSet {
     /// Returns a set of the timer, and of the descriptor of the store if it has one.
     pub(crate) fn new(store: Option<RawFd>) -> io::Result<WaitSet> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let timer = Timer::new()?;
         epoll::add(&epoll, &timer, Source::Other.data(), EventFlags::IN | EventFlags::ET)?;
-        let set = WaitSet { epoll, timer, is_timer_set: false, events: [NOTHING; BATCH] };
+        let set = WaitSet { epoll, timer, events: [NOTHING; BATCH] };
         // Each answer is taken when it comes.
         store.map_or(Ok(()), |fd| set.add_other(fd, EventFlags::IN | EventFlags::ET))?;
         Ok(set)
@@ -144,17 +140,7 @@ impl WaitSet {
 
     /// Sets the timer to a time, or clears it.
     pub(crate) fn set_timer(&mut self, at: Option<Instant>) {
-        if at.is_none() && !self.is_timer_set {
-            return;
-        }
-        self.is_timer_set = at.is_some();
-        // Zero would clear the timer.
-        let left =
-            at.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_micros(1)));
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = left.and_then(|left| Timespec::try_from(left).ok()).unwrap_or(zero);
-        let timer = Itimerspec { it_interval: zero, it_value: value };
-        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer);
+        self.timer.set(at);
     }
 }
 

@@ -32,6 +32,7 @@ const ROUGH: Options = Options {
     no_space_permille: 300,
     one_sided: fabric::sim::Manner::Refused,
     death: None,
+    cut: None,
 };
 
 struct Job {

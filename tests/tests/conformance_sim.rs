@@ -20,6 +20,7 @@ const ROUGH: Options = Options {
     no_space_permille: 300,
     one_sided: Manner::Whim,
     death: None,
+    cut: None,
 };
 
 /// The same cases with writes in place of reads.

@@ -289,6 +289,22 @@ fn a_process_that_ends_without_notice_has_failed() {
     assert!(post(&mut all[0], 1, b"there").is_err());
 }
 
+/// The system of a process that computes takes connections, and the process answers much later
+/// than a peer that cannot be reached is given up.
+#[test]
+fn a_process_that_computes_is_waited_for() {
+    let settings = Settings { reconnect_timeout: Duration::from_secs(1), ..on_loopback() };
+    let (mut all, mut told) = (transports(2, &settings), vec![Told::default(), Told::default()]);
+    assert_eq!(post(&mut all[0], 1, b"first"), Ok(Post::Sent));
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(12) {
+        all[0].poll(&mut told[0]);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(told[0].failed.is_empty(), "{:?}", told[0].failed);
+    until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+}
+
 #[test]
 fn a_process_that_ends_in_order_is_not_missed() {
     let (mut all, mut told) =

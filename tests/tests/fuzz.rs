@@ -1,7 +1,8 @@
 //! The fuzz targets of `tests::decoders` on stable Rust: each runs for some time on mutations of
 //! its corpus in `fuzz/corpus/`.
 //!
-//! `FUZZ_SECONDS` is the time of each target, `FUZZ_SEED` repeats a run. An input that fails is
+//! `FUZZ_SECONDS` is the time of each target, `FUZZ_INPUTS` the number of its inputs instead, and
+//! `FUZZ_SEED` repeats a run. An input that fails is
 //! written to `target/fuzz/`; kept in the corpus, it is a regression test. With
 //! `FUZZ_WRITE_SEEDS=1`, the seeds below are written to the corpus again.
 
@@ -107,7 +108,8 @@ fn fuzz(name: &str) {
     let time = Duration::from_secs_f64(variable("FUZZ_SECONDS").unwrap_or(TARGET_SECONDS));
     let (start, mut rng, mut pool, mut runs) =
         (Instant::now(), Rng::with_seed(seed), corpus.clone(), 0u64);
-    while start.elapsed() < time {
+    let inputs: Option<u64> = variable("FUZZ_INPUTS");
+    while inputs.map_or_else(|| start.elapsed() < time, |inputs| runs < inputs) {
         for _ in 0..100 {
             let mut input = rng.choice(&pool).expect("not empty").clone();
             let other = rng.choice(&corpus).expect("not empty");

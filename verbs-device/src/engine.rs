@@ -200,7 +200,10 @@ impl Engine {
             packet.source_gid = port.gid(to.grh.sgid_index.into())?.gid.raw;
             packet.target_gid = to.grh.dgid.raw;
         }
-        Some(((port::node_of(to)?, packet.target >> INDEX_BITS), packet))
+        let node = port::node_of(to)?;
+        let host = node / self.options.devices.len() as u16;
+        let is_cut = self.options.cut.contains(&(self.options.host, host));
+        (!is_cut).then_some(((node, packet.target >> INDEX_BITS), packet))
     }
 
     /// Answers the peer of a connection.

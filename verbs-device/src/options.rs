@@ -10,6 +10,7 @@
 //! - `seed=N`: seed of all faults; each context adds its number (otherwise 1)
 //! - `pkeys=HEX,...`: partition keys of each port (otherwise `ffff`)
 //! - `loss=N`: packets lost, in a million (otherwise 0)
+//! - `cut=A>B,...`: all packets from host A to host B are lost (otherwise none)
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
 //! - `place=N`: parts of writes are placed up to N µs late, in any order (otherwise 0)
@@ -65,6 +66,8 @@ pub struct Options {
     pub pkeys: Vec<u16>,
     /// Packets lost, in a million.
     pub loss: u32,
+    /// Pairs of hosts; what the first sends to the second is lost.
+    pub cut: Vec<(u16, u16)>,
     /// Longest delay of a completion.
     pub late: Duration,
     /// Time between two lots of completions; zero: each comes alone.
@@ -109,6 +112,7 @@ impl Default for Options {
             seed: 1,
             pkeys: vec![0xffff],
             loss: 0,
+            cut: Vec::new(),
             late: Duration::ZERO,
             lots: Duration::ZERO,
             place: Duration::ZERO,
@@ -160,6 +164,13 @@ impl Options {
                 self.pkeys = value.split(',').map(key).collect::<Option<_>>()?;
             }
             "loss" => self.loss = number()?,
+            "cut" => {
+                let pair = |text: &str| {
+                    let (from, to) = text.split_once('>')?;
+                    Some((from.parse().ok()?, to.parse().ok()?))
+                };
+                self.cut = value.split(',').map(pair).collect::<Option<_>>()?;
+            }
             "late" => self.late = micros()?,
             "lots" => self.lots = micros()?,
             "place" => self.place = micros()?,
@@ -209,11 +220,12 @@ mod tests {
     #[test]
     fn words_change_options_and_unknown_ones_are_refused() {
         let mut options = Options::default();
-        options.apply("devices=a/ib,b/roce late=50 pkeys=7fff,8001 overtake=1").unwrap();
+        options.apply("devices=a/ib,b/roce late=50 pkeys=7fff,8001 overtake=1 cut=0>2").unwrap();
         assert_eq!(options.devices[1], ("b".to_owned(), Link::Roce));
         assert_eq!((options.late, options.overtake), (Duration::from_micros(50), true));
         assert_eq!(options.pkeys, [0x7fff, 0x8001]);
-        for wrong in ["late", "late=x", "lat=1", "devices=a", "devices=a/b", "ports=3"] {
+        assert_eq!(options.cut, [(0, 2)]);
+        for wrong in ["late", "late=x", "lat=1", "devices=a", "devices=a/b", "ports=3", "cut=0"] {
             assert!(options.apply(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use config::Registration;
 use fabric::{
-    Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Caps, GiveUp, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
     Transfer, Transport, UserBuf, WaitOn,
 };
 
@@ -178,6 +178,12 @@ impl Rails {
 }
 
 impl HybridGet for Rails {}
+
+impl GiveUp for Rails {
+    fn give_up(&mut self, peer: Peer, why: &str) {
+        self.primary.give_up(peer, why);
+    }
+}
 
 impl Transport for Rails {
     #[inline]

@@ -1,13 +1,21 @@
 //! The seam between protocol and device: `Transport` for verbs, each call in the file that does it.
 
 use fabric::{
-    Caps, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
+    Caps, GiveUp, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
     Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::transport::VerbsTransport;
 
 impl HybridGet for VerbsTransport {}
+
+impl GiveUp for VerbsTransport {
+    fn give_up(&mut self, peer: Peer, why: &str) {
+        if let Ok(at) = self.endpoints.get_or_create(peer) {
+            self.fail(at, why.to_owned());
+        }
+    }
+}
 
 impl Transport for VerbsTransport {
     #[inline]

@@ -2,13 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use fabric::Timer;
 use rustix::event::epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::time::Timespec;
 
 /// Index of the device's asynchronous events among the descriptors.
 const DEVICE_EVENTS: u64 = 1;
@@ -17,8 +15,7 @@ const DEVICE_EVENTS: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct WaitSet {
     epoll: OwnedFd,
-    timer: OwnedFd,
-    is_timer_set: bool,
+    timer: Timer,
     /// The process may sleep on the set.
     pub(crate) is_armed: bool,
     /// The process was woken, and the reason is not known yet.
@@ -30,14 +27,13 @@ impl WaitSet {
     /// events, and of others.
     pub(crate) fn new(fds: impl IntoIterator<Item = RawFd>) -> io::Result<WaitSet> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        for (index, fd) in (0..).zip(fds.into_iter().chain([timer.as_raw_fd()])) {
+        let timer = Timer::new()?;
+        for (index, fd) in (0..).zip(fds.into_iter().chain([timer.raw_fd()])) {
             crate::ibv::with_fd(fd, |fd: BorrowedFd<'_>| {
                 epoll::add(&epoll, fd, epoll::EventData::new_u64(index), epoll::EventFlags::IN)
             })?;
         }
-        Ok(WaitSet { epoll, timer, is_timer_set: false, is_armed: false, has_woken: false })
+        Ok(WaitSet { epoll, timer, is_armed: false, has_woken: false })
     }
 
     /// Adds another set: any event that wakes it wakes this one.
@@ -71,19 +67,6 @@ impl WaitSet {
 
     /// Sets the timer to a time, or clears it.
     pub(crate) fn set_timer(&mut self, at: Option<Instant>) {
-        if at.is_none() && !self.is_timer_set {
-            return;
-        }
-        self.is_timer_set = at.is_some();
-        // Zero would clear the timer.
-        let left =
-            at.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_micros(1)));
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = left.and_then(|left| Timespec::try_from(left).ok()).unwrap_or(zero);
-        let _ = timerfd_settime(
-            &self.timer,
-            TimerfdTimerFlags::empty(),
-            &Itimerspec { it_interval: zero, it_value: value },
-        );
+        self.timer.set(at);
     }
 }

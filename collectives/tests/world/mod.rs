@@ -76,6 +76,7 @@ pub(crate) fn any_options(random: &mut Random) -> Options {
         no_space_permille: random.below(200) as u32,
         one_sided: manners[random.below(4) as usize],
         death: None,
+        cut: None,
     }
 }
 

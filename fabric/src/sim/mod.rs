@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use crate::header::Header;
 use crate::transport::{
-    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
-    Transfer, Transport, WaitOn,
+    Caps, GetOrPush, GiveUp, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink,
+    Slot, Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -58,6 +58,8 @@ pub struct Options {
     pub one_sided: Manner,
     /// The rank that dies, and the tick at which it does.
     pub death: Option<(Peer, u64)>,
+    /// Frames from the first rank to the second are lost.
+    pub cut: Option<(Peer, Peer)>,
 }
 
 impl Default for Options {
@@ -70,6 +72,7 @@ impl Default for Options {
             no_space_permille: 0,
             one_sided: Manner::Immediate,
             death: None,
+            cut: None,
         }
     }
 }
@@ -165,6 +168,10 @@ impl Transport for SimTransport {
         let go_on = world.is_anything_coming(self.me) || world.has_space_again(self.me);
         (!go_on).then_some(WaitOn::Nothing)
     }
+}
+
+impl GiveUp for SimTransport {
+    fn give_up(&mut self, _: Peer, _: &str) {}
 }
 
 impl HybridGet for SimTransport {

@@ -30,6 +30,7 @@ const ROUGH: Options = Options {
     no_space_permille: 300,
     one_sided: Manner::Refused,
     death: None,
+    cut: None,
 };
 
 /// Ranks 1.. send numbered frames to rank 0; returns the events of rank 0.

@@ -66,6 +66,44 @@ pub fn permit_descendants_of(process: u32) {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(process), 0, 0, 0) };
 }
 
+/// Returns why the system lets no process read the memory of another one, with the remedy, as far
+/// as that is known before a pair is probed.
+pub fn obstacle() -> Option<String> {
+    let (from, mut into) = (1_u64, [0; 8]);
+    // SAFETY: eight bytes of our own that are valid for writes.
+    let into = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
+    let me = std::process::id();
+    if copy(me, std::ptr::from_ref(&from) as u64, into, libc::process_vm_readv) != Outcome::Done {
+        return Some(
+            "a sandbox refuses process_vm_readv: start a container with --cap-add=SYS_PTRACE, or \
+             with a seccomp profile that allows it"
+                .into(),
+        );
+    }
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
+    let is_refused = match scope.trim() {
+        "2" => !may_trace(),
+        "3" => true,
+        _ => false,
+    };
+    is_refused.then(|| {
+        format!(
+            "kernel.yama.ptrace_scope is {}: `sysctl kernel.yama.ptrace_scope=1` lets ranks read \
+             each other's memory",
+            scope.trim()
+        )
+    })
+}
+
+/// Returns whether this process may trace any other (CAP_SYS_PTRACE).
+fn may_trace() -> bool {
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & CAP_SYS_PTRACE != 0)
+}
+
 /// Publishes the number that other ranks probe.
 pub(crate) fn publish_probe(probe: &Probe, allowed: SingleCopy) {
     let number = NUMBER.get_or_init(random);

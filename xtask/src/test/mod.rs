@@ -17,6 +17,7 @@ mod tcp;
 mod tsan;
 mod verbs_device;
 mod vm;
+mod weather;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Run all C programs under valgrind and with AddressSanitizer, not only
-    /// those that the table marks.
+    /// those that the table marks; a million hostile inputs; all programs over four hosts by TCP.
     #[arg(long)]
     thorough: bool,
     /// Run the C programs on another MPI with the standard ABI: its mpicc ...
@@ -74,7 +75,8 @@ enum Part {
     Loom,
     /// The rings under Miri, which checks every access (if it is installed).
     Miri,
-    /// Every decoder on mutations of its corpus in fuzz/corpus, some seconds each.
+    /// Every decoder on mutations of its corpus in fuzz/corpus, some seconds each; with --thorough
+    /// a million inputs each, and a million hostile connections to a listener.
     Fuzz,
     /// The documentation of all crates without a warning, doctests, and dead links.
     Docs,
@@ -229,7 +231,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Rust => rust::workspace(project, step, options.filter.as_deref()),
         Part::Loom => rust::loom(project, step),
         Part::Miri => rust::miri(project, step),
-        Part::Fuzz => rust::fuzz(project, step, options.filter.as_deref()),
+        Part::Fuzz => rust::fuzz(project, step, options.filter.as_deref(), options.thorough),
         Part::Docs => docs(project, step),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),

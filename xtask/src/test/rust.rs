@@ -13,6 +13,8 @@ use crate::steps::{Step, say};
 
 /// Seconds for each fuzz target.
 const FUZZ_SECONDS: &str = "5";
+/// Inputs of each decoder and listener in a thorough run.
+const HOSTILE_INPUTS: &str = "1000000";
 /// The arguments of the builds of `cargo test` and `nextest`: optimised, yet with every check.
 const PROFILE: &str = "checked";
 
@@ -58,9 +60,19 @@ pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) ->
     Ok(tally)
 }
 
-/// Every fuzz target for [`FUZZ_SECONDS`].
-pub(super) fn fuzz(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
+/// Every fuzz target for [`FUZZ_SECONDS`], and hostile connections to a listener; if it is
+/// `thorough`, [`HOSTILE_INPUTS`] of each.
+pub(super) fn fuzz(
+    project: &Project,
+    step: &Step,
+    filter: Option<&str>,
+    thorough: bool,
+) -> Result<Tally> {
     let mut cargo = project.cargo(&["test", "--package", "verbena-tests", "--test", "fuzz"]);
+    if thorough {
+        cargo.args(["--test", "tcp_limits"]);
+        cargo.env("FUZZ_INPUTS", HOSTILE_INPUTS).env("VERBENA_TEST_HOSTILE", HOSTILE_INPUTS);
+    }
     cargo.args(["--profile", PROFILE, "--quiet", "--"]).args(filter);
     counted(cargo.env("FUZZ_SECONDS", FUZZ_SECONDS), step)
 }

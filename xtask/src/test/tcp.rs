@@ -1,9 +1,9 @@
 //! MPI jobs over TCP between network namespaces, which stand for hosts: pairs of virtual Ethernet
 //! devices on a bridge. Within a namespace ranks use shared memory.
 //!
-//! The cases: C programs over IPv4 and IPv6; a lossy, slow link (if the kernel has netem); a link
-//! that is down for some time; few descriptors. Each rank reports what it sent, which proves that
-//! TCP carried it.
+//! The cases: C programs over IPv4 and IPv6; bad weather (`weather`); a link that is down for some
+//! time; few descriptors. Thoroughly: all C programs and mpi4py's tests over four hosts, and all in
+//! bad weather. Each rank reports what it sent, which proves that TCP carried it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,16 +12,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use regex::Regex;
 
-use super::{Options, Tally, programs, report_failure};
+use super::weather::{self, Weather};
+use super::{Options, Tally, programs, python, report_failure};
 use crate::command::{capture, quietly};
 use crate::project::Project;
 use crate::steps::say;
 
 /// Longest time of a job; a longer one hangs.
 const MAX_JOB_TIME: Duration = Duration::from_secs(60);
+/// Of one of many processes, or in bad weather.
+const MAX_LONG_JOB_TIME: Duration = Duration::from_secs(600);
+/// Programs that report the most in the least time.
+const CORE: [&str; 5] = ["ring", "wildcards", "order", "stress", "collectives"];
+/// Programs for bad weather: few round trips.
+const BRIEF: [&str; 2] = ["ring", "order"];
 const MAX_SETUP_TIME: Duration = Duration::from_secs(20);
 /// How long the link is down.
-const DOWN: Duration = Duration::from_secs(3);
+const DOWN: Duration = Duration::from_secs(5);
 /// A text of the lines about traffic that no program prints.
 const TRAFFIC: &str = " bytes by TCP, ";
 /// The part of each rank's report.
@@ -100,29 +107,9 @@ impl Network {
         ip(&["-n", &name, "neigh", "del", &address, "dev", "eth0"])
     }
 
-    /// Returns the argument of `--hosts`.
-    fn list(&self, ranks: usize) -> String {
-        let hosts: Vec<String> =
-            (0..self.hosts).map(|host| format!("{}:{ranks}", self.host(host))).collect();
-        hosts.join(",")
-    }
-
-    /// Loses, delays and reorders what each host sends. Returns false if the kernel cannot.
-    fn disturb(&self) -> bool {
-        (0..self.hosts).all(|host| {
-            let (name, netem) = (self.host(host), ["netem", "delay", "20ms", "5ms", "loss", "1%"]);
-            let words =
-                [&["-n", &name, "qdisc", "add", "dev", "eth0", "root"][..], &netem].concat();
-            capture(Command::new("tc").args(words), None, MAX_SETUP_TIME)
-                .is_ok_and(|ran| ran.success())
-        })
-    }
-
-    fn calm(&self) {
-        for host in 0..self.hosts {
-            let words = ["-n", &self.host(host), "qdisc", "del", "dev", "eth0", "root"];
-            let _ = capture(Command::new("tc").args(words), None, MAX_SETUP_TIME);
-        }
+    /// Returns the namespaces of the hosts.
+    fn names(&self) -> Vec<String> {
+        (0..self.hosts).map(|host| self.host(host)).collect()
     }
 
     /// Takes the link of a host down, and up again after [`DOWN`], once the file exists.
@@ -151,28 +138,42 @@ impl Drop for Network {
     }
 }
 
-fn ip(words: &[&str]) -> Result<()> {
+/// Runs `ip`.
+pub(super) fn ip(words: &[&str]) -> Result<()> {
     quietly(Command::new("ip").args(words), MAX_SETUP_TIME).map(drop)
 }
 
 /// What jobs are run with.
-struct Bench<'a> {
-    network: &'a Network,
+struct Bench {
+    /// The namespaces.
+    hosts: Vec<String>,
     mpiexec: PathBuf,
     agent: PathBuf,
+    /// Longest time of a job.
+    limit: Duration,
 }
 
-impl Bench<'_> {
+impl Bench {
+    /// Returns the bench for jobs on these hosts, and writes the agent that reaches them.
+    fn new(project: &Project, hosts: Vec<String>, limit: Duration) -> Result<Bench> {
+        let agent = project.target.join("tcp-agent");
+        let script = "#!/bin/sh\nexec ip netns exec \"$1\" sh -c \"$2\"\n";
+        std::fs::write(&agent, script).context("writing the agent")?;
+        quietly(Command::new("chmod").arg("+x").arg(&agent), MAX_SETUP_TIME)?;
+        Ok(Bench { hosts, mpiexec: project.prefix().join("bin/mpiexec"), agent, limit })
+    }
+
     /// Runs a job of so many ranks on each host; the words begin with options of `mpiexec`.
     /// Returns its output without the lines about traffic, or what is wrong.
     fn job(&self, ranks: usize, words: &[String]) -> Result<(String, String), (String, String)> {
-        let limit = MAX_JOB_TIME.as_secs().to_string();
+        let limit = self.limit.as_secs().to_string();
         let mut command = Command::new(&self.mpiexec);
-        command.arg("--agent").arg(&self.agent).args(["--hosts", &self.network.list(ranks)]);
+        let hosts: Vec<String> = self.hosts.iter().map(|host| format!("{host}:{ranks}")).collect();
+        command.arg("--agent").arg(&self.agent).args(["--hosts", &hosts.join(",")]);
         command.args(["--timeout", &limit, "--set", "report.traffic=on"]);
         // The hosts share this machine's processors, and do not know it.
         command.args(["--set", "inter.transport=tcp", "--set", "wait.spin=0"]).args(words);
-        let ran = capture(&mut command, None, MAX_JOB_TIME * 2);
+        let ran = capture(&mut command, None, self.limit * 2);
         let ran = ran.map_err(|error| (format!("{error:#}"), String::new()))?;
         let (reports, other): (Vec<&str>, Vec<&str>) =
             ran.stderr.lines().partition(|line| line.contains(REPORT));
@@ -180,7 +181,7 @@ impl Bench<'_> {
             return Err((ran.ending(), ran.output()));
         }
         // Collectives leave a host by one rank; others may have no message for another host.
-        let (frames, hosts) = (frames(&reports), self.network.hosts);
+        let (frames, hosts) = (frames(&reports), self.hosts.len());
         let senders = reports.iter().filter(|line| line.contains(TRAFFIC)).count();
         if senders < hosts || frames == 0 {
             let text = format!("{senders} ranks of {hosts} hosts sent {frames} frames by TCP");
@@ -233,46 +234,97 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
             return Ok(Tally { skipped: 1, ..Tally::default() });
         }
     };
-    let agent = project.target.join("tcp-agent");
-    let script = "#!/bin/sh\nexec ip netns exec \"$1\" sh -c \"$2\"\n";
-    std::fs::write(&agent, script).context("writing the agent")?;
-    quietly(Command::new("chmod").arg("+x").arg(&agent), MAX_SETUP_TIME)?;
-    let bench = Bench { network: &network, mpiexec: project.prefix().join("bin/mpiexec"), agent };
-    let all = programs::for_hosts(project, options, true)?;
-    let filter = |row: &programs::Row| {
-        options.filter.as_ref().is_none_or(|filter| row.0.name.contains(filter.as_str()))
-    };
-    let all: Vec<programs::Row> = all.into_iter().filter(filter).collect();
-    let only = |names: &[&str]| -> Vec<programs::Row> {
-        all.iter().filter(|(case, _)| names.contains(&case.name.as_str())).cloned().collect()
-    };
-    let core = only(&["ring", "wildcards", "order", "stress", "collectives"]);
+    let bench = Bench::new(project, network.names(), MAX_JOB_TIME)?;
+    let all = rows(project, options)?;
+    let core = only(&all, &CORE);
     let mut tally = bench.rows(&all, "", &[]);
     tally += bench.rows(&core, ", IPv6", &["tcp.interfaces=fd81::/64"]);
     tally += bench.rows(&core, ", nothing eager", &["tcp.eager_max=64"]);
     tally += bench.rows(&core, ", one connection", &["tcp.connections=1"]);
-    if network.disturb() {
-        tally += bench.rows(&only(&["ring", "order"]), ", 1 % loss and 20 ms", &[]);
-        network.calm();
-    } else {
-        say!("   skipped: loss and delay: the kernel has no netem");
-        tally.skipped += 1;
+    tally += cut(project, options, &network, &bench)?;
+    drop(network);
+    tally += in_bad_weather(project, options, &all)?;
+    if options.thorough {
+        tally += on_four_hosts(project, &all)?;
     }
-    tally += cut(project, options, &bench)?;
+    Ok(tally)
+}
+
+/// Returns the programs that the filter lets through.
+fn rows(project: &Project, options: &Options) -> Result<Vec<programs::Row>> {
+    let mut all = programs::for_hosts(project, options, true)?;
+    if let Some(filter) = &options.filter {
+        all.retain(|(case, _)| case.name.contains(filter.as_str()));
+    }
+    Ok(all)
+}
+
+fn only(all: &[programs::Row], names: &[&str]) -> Vec<programs::Row> {
+    all.iter().filter(|(case, _)| names.contains(&case.name.as_str())).cloned().collect()
+}
+
+/// Programs in each kind of weather, with other seeds each time; thoroughly, more of them and a
+/// part of mpi4py's tests.
+fn in_bad_weather(project: &Project, options: &Options, all: &[programs::Row]) -> Result<Tally> {
+    let seed = options.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let mut tally = Tally::default();
+    for (name, words) in weather::KINDS {
+        let weather = match Weather::new(project, 2, seed, words) {
+            Ok(weather) => weather,
+            Err(error) => {
+                say!("   skipped: {name}: {error:#}");
+                tally.skipped += 1;
+                continue;
+            }
+        };
+        let bench = Bench::new(project, weather.hosts().to_vec(), MAX_LONG_JOB_TIME)?;
+        let how = format!(", {name}, seed {seed}");
+        let chosen: &[&str] = if options.thorough { &CORE } else { &BRIEF };
+        tally += bench.rows(&only(all, chosen), &how, &[]);
+        if options.thorough && options.filter.is_none() {
+            tally += mpi4py(project, &bench, &how, 1)?;
+        }
+    }
+    Ok(tally)
+}
+
+/// All C programs and mpi4py's tests of messages on two ranks of each of four hosts.
+fn on_four_hosts(project: &Project, all: &[programs::Row]) -> Result<Tally> {
+    let network = Network::new(4)?;
+    let bench = Bench::new(project, network.names(), MAX_LONG_JOB_TIME)?;
+    let mut tally = bench.rows(all, ", four hosts", &[]);
+    tally += mpi4py(project, &bench, ", four hosts", 2)?;
+    Ok(tally)
+}
+
+/// Runs mpi4py's tests of messages with so many ranks on each host.
+fn mpi4py(project: &Project, bench: &Bench, how: &str, ranks: usize) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (name, words) in python::for_hosts(project)? {
+        let judged = bench.job(ranks, &words).and_then(|(stdout, stderr)| {
+            let output = stdout + "\n" + &stderr;
+            let counts = python::counts(&output, (ranks * bench.hosts.len()) as u32);
+            match counts.failed == 0 && counts.passed > 0 {
+                true => Ok(()),
+                false => Err((counts.to_string(), output)),
+            }
+        });
+        tally += outcome(&format!("mpi4py, {name} over TCP{how}"), judged);
+    }
     Ok(tally)
 }
 
 /// A stream of messages, in the middle of which the link is down for a while.
-fn cut(project: &Project, options: &Options, bench: &Bench<'_>) -> Result<Tally> {
+fn cut(project: &Project, options: &Options, network: &Network, bench: &Bench) -> Result<Tally> {
     let program = programs::compiled(project, options, "stream")?.display().to_string();
     let file = project.target.join("tcp-a-tenth");
     let _ = std::fs::remove_file(&file);
-    let cutter = bench.network.cut_once(1, &file);
+    let cutter = network.cut_once(1, &file);
     let words = [program, "100000".to_owned(), file.display().to_string()];
     let judged = bench.job(1, &words).and_then(|(stdout, _)| {
         let pause = Regex::new(r"longest pause was (\d+) ms").expect("a constant");
         let longest = pause.captures(&stdout).and_then(|found| found[1].parse::<u64>().ok());
-        match longest.filter(|&longest| longest >= 2000) {
+        match longest.filter(|&longest| longest >= 4000) {
             Some(_) => Ok(()),
             None => Err(("the link was never down".to_owned(), stdout)),
         }
@@ -281,7 +333,7 @@ fn cut(project: &Project, options: &Options, bench: &Bench<'_>) -> Result<Tally>
     let judged = judged.and_then(|()| {
         if was_cut { Ok(()) } else { Err(("the link was not cut".to_owned(), String::new())) }
     });
-    Ok(outcome("a stream over a link that is down for 3 s", judged))
+    Ok(outcome("a stream over a link that is down for 5 s", judged))
 }
 
 #[cfg(test)]

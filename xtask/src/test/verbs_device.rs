@@ -64,6 +64,13 @@ const PROGRAMS: [&str; 20] = [
     "window_load",
 ];
 
+/// What a device does that reaches one host from the other no more, and the programs that run
+/// then. They begin as if both had RDMA, and continue by TCP.
+const CUTS: [(&str, &str); 3] =
+    [("cut=0>2", "ring"), ("cut=2>0", "one_sided"), ("cut=0>2,2>0", "ring")];
+/// A text of the line that says so.
+const FALLBACK: &str = " over TCP although both have RDMA devices of one network";
+
 /// Runs the suite and the jobs.
 pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<Tally> {
     let library = project.target.join("checked/deps/libverbs_device.so").display().to_string();
@@ -95,7 +102,53 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
             tally.failed += 1;
         }
     }
+    for (seed, (cut, name)) in (0..).zip(CUTS) {
+        if options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
+            tally += fallback(project, options, &library, (seed, cut, name))?;
+        }
+    }
     Ok(tally)
+}
+
+/// Runs a program between hosts whose devices do not reach each other.
+fn fallback(
+    project: &Project,
+    options: &Options,
+    library: &str,
+    (seed, cut, name): (usize, &str, &str),
+) -> Result<Tally> {
+    let rows = programs::for_hosts(project, options, true)?;
+    let Some((case, words)) = rows.into_iter().find(|(case, _)| case.name == name) else {
+        return Ok(Tally::default());
+    };
+    let mut mpiexec = Command::new(project.prefix().join("bin/mpiexec"));
+    mpiexec.arg("--agent").arg(project.root.join("launcher/tests/agent.sh"));
+    mpiexec.args(["--hosts", HOSTS, "--set", "tcp.interfaces=127.0.0.1", "--set", "wait.spin=0s"]);
+    mpiexec.args(["--set", "report.traffic=on", "--set"]).arg(format!("verbs.library={library}"));
+    let fabric = format!("{}.cut.{seed}", std::process::id());
+    mpiexec.env("VERBS_DEVICE_OPTIONS", format!("fabric={fabric} {cut}"));
+    let ran = capture(mpiexec.args(&words), None, Duration::from_secs(case.timeout + 60))?;
+    let (ours, other): (Vec<&str>, Vec<&str>) =
+        ran.stderr.lines().partition(|line| line.starts_with("verbena: rank "));
+    let other: String = other.iter().map(|line| format!("{line}\n")).collect();
+    let mut wrong = programs::mismatches(&case, &ran.stdout, &other);
+    if !ran.success() {
+        wrong.push(ran.ending());
+    }
+    // The lower rank of each pair reports it, for all of its host.
+    let reports = ours.iter().filter(|line| line.contains(FALLBACK)).count();
+    if reports != 1 {
+        wrong.push(format!("{reports} lines say that TCP is used"));
+    }
+    if !ours.iter().any(|line| line.contains(" bytes by TCP, 0 frames of 0 bytes by RDMA")) {
+        wrong.push("no rank has used TCP alone".to_owned());
+    }
+    if wrong.is_empty() {
+        return Ok(Tally { passed: 1, ..Tally::default() });
+    }
+    let output = format!("    $ {}\n{}", line(&mpiexec), ran.output().trim_end());
+    report_failure(&format!("{name} with {cut}"), &wrong.join("; "), &output);
+    Ok(Tally { failed: 1, ..Tally::default() })
 }
 
 /// Returns the start of the command of a job between pretended hosts.

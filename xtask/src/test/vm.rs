@@ -49,7 +49,7 @@ const REFUSALS: &str = r#"cd /tmp; ulimit -l unlimited
 ip addr add 192.168.9$VM_ID.1/32 dev eth0; vm_barrier addresses
 for id in 0 1; do ip neigh replace 192.168.9$id.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent; done
 [ $VM_ID = 0 ] || { vm_barrier end; echo all was refused as it should be; exit; }
-BIN/mpiexec --timeout 100 --agent $VM_SSH --hosts vm0:1,vm1:1 --set verbs.gid_index=2 --set verbs.connect_warn_after=3s STREAM 100 x 2>said &
+BIN/mpiexec --timeout 100 --agent $VM_SSH --hosts vm0:1,vm1:1 --set inter.transport=verbs --set verbs.gid_index=2 --set verbs.connect_warn_after=3s STREAM 100 x 2>said &
 until grep -q 'without an answer' said || ! kill -0 $!; do sleep 0.1; done
 sleep 1; kill $!; wait $!; cat said; vm_barrier end
 [ $(grep -c 'rank 0 has called rank 1 (192.168.91.1) for 3 s over RDMA without an answer' said) = 1 ] || exit 1
@@ -64,7 +64,7 @@ echo all was refused as it should be"#;
 const XPMEM: &str = r#"cd /tmp; insmod MODULE || exit
 echo 3 >/proc/sys/kernel/yama/ptrace_scope
 BIN/mpiexec --explain --timeout 100 -n 2 SINGLE read >said 2>&1; code=$?; cat said
-[ $code = 0 ] && grep -q 'single copy (XPMEM)' said || exit 1
+[ $code = 0 ] && grep -q 'single copy, .* chosen: XPMEM' said || exit 1
 BIN/mpiexec --timeout 100 -n 2 --set shm.single_copy=readv SINGLE refused || exit
 for ms in 6 7 8 10 12 15 20 30; do
   BIN/mpiexec --timeout 100 -n 2 DYING $ms >said 2>&1; code=$?; cat said
