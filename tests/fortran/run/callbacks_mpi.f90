@@ -3,7 +3,7 @@ module callbacks
   use mpi
   implicit none
   integer :: handled(4) = 0, copied = 0, deleted = 0, queried = 0, freed = 0, cancelled = 0
-  integer :: converted = 0
+  integer :: converted = 0, last_code = 0
 contains
   subroutine product_of(invec, inoutvec, len, datatype)
     integer :: len, datatype
@@ -16,6 +16,7 @@ contains
     integer :: comm, code
     if (comm == MPI_COMM_NULL .or. code == MPI_SUCCESS) print '(A)', 'WRONG communicator'
     handled(1) = handled(1) + 1
+    last_code = code
   end subroutine
 
   subroutine win_handler(win, code)
@@ -41,7 +42,7 @@ contains
     integer :: object, keyval, ierror
     integer(kind=MPI_ADDRESS_KIND) :: extra_state, value_in, value_out
     logical :: flag
-    if (object <= 0 .or. keyval == MPI_KEYVAL_INVALID) print '(A)', 'WRONG object to copy'
+    if (object == MPI_COMM_NULL .or. keyval == MPI_KEYVAL_INVALID) print '(A)', 'WRONG object to copy'
     value_out = value_in + extra_state
     flag = value_in >= 0
     copied = copied + 1
@@ -51,7 +52,7 @@ contains
   subroutine delete(object, keyval, value, extra_state, ierror)
     integer :: object, keyval, ierror
     integer(kind=MPI_ADDRESS_KIND) :: value, extra_state
-    if (object <= 0 .or. keyval == MPI_KEYVAL_INVALID) print '(A)', 'WRONG object to delete'
+    if (object == MPI_COMM_NULL .or. keyval == MPI_KEYVAL_INVALID) print '(A)', 'WRONG object to delete'
     if (extra_state /= 3 .or. value < -1) print '(A)', 'WRONG value to delete'
     deleted = deleted + 1
     ierror = MPI_SUCCESS
@@ -60,7 +61,7 @@ contains
   subroutine refuse(object, keyval, value, extra_state, ierror)
     integer :: object, keyval, ierror
     integer(kind=MPI_ADDRESS_KIND) :: value, extra_state
-    if (object <= 0 .or. keyval == MPI_KEYVAL_INVALID .or. value + extra_state /= 9) &
+    if (object == MPI_COMM_NULL .or. keyval == MPI_KEYVAL_INVALID .or. value + extra_state /= 9) &
       print '(A)', 'WRONG arguments of a refusal'
     ierror = MPI_ERR_OTHER
   end subroutine
@@ -180,7 +181,7 @@ contains
     call MPI_Errhandler_free(got, ierror)
     call MPI_Errhandler_free(handler, ierror)
     call MPI_Send(me, 1, MPI_INTEGER, -70, 0, comm, ierror)
-    call MPI_Error_class(ierror, class, i)
+    call MPI_Error_class(last_code, class, ierror)
     call check('error of a communicator', handled(1) == 1 .and. class == MPI_ERR_RANK)
     call MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER, ierror)
     call check('called handler', handled(1) == 2)

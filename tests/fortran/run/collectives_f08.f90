@@ -140,10 +140,10 @@ contains
 
   ! Absolute addresses in derived types.
   subroutine bottom()
-    integer, asynchronous :: one(3)
+    integer, asynchronous :: one(3), three(3)
     real(kind(1d0)), asynchronous :: two(2)
     integer(kind=A) :: places(2)
-    type(MPI_Datatype) :: both
+    type(MPI_Datatype) :: both, integers
     one = -1
     two = -1
     if (me == 0) then
@@ -154,13 +154,18 @@ contains
     call MPI_Get_address(two, places(2))
     call MPI_Type_create_struct(2, [3, 2], places, [MPI_INTEGER, MPI_DOUBLE_PRECISION], both)
     call MPI_Type_commit(both)
+    call MPI_Type_create_hindexed(1, [3], places, MPI_INTEGER, integers)
+    call MPI_Type_commit(integers)
     call MPI_Bcast(MPI_BOTTOM, 1, both, 0, MPI_COMM_WORLD)
     call MPI_F_sync_reg(one)
     call MPI_F_sync_reg(two)
     call check('MPI_BOTTOM', all(one == [1, 2, 3]) .and. all(two == [0.5d0, 0.25d0]))
-    call MPI_Sendrecv(MPI_BOTTOM, 1, both, me, 3, MPI_BOTTOM, 0, both, MPI_PROC_NULL, 3, &
-      MPI_COMM_WORLD, MPI_STATUS_IGNORE)
-    call MPI_Recv(MPI_BOTTOM, 1_MPI_COUNT_KIND, both, me, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+    three = 0
+    call MPI_Irecv(three, 3, MPI_INTEGER, me, 3, MPI_COMM_WORLD, request)
+    call MPI_Send(MPI_BOTTOM, 1_MPI_COUNT_KIND, integers, me, 3, MPI_COMM_WORLD)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    call check('sent from MPI_BOTTOM', all(three == one))
+    call MPI_Type_free(integers)
     call MPI_Type_free(both)
   end subroutine
 
