@@ -24,8 +24,6 @@ const MAX_JOB_TIME: Duration = Duration::from_secs(60);
 const MAX_LONG_JOB_TIME: Duration = Duration::from_secs(600);
 /// Programs that report the most in the least time.
 const CORE: [&str; 5] = ["ring", "wildcards", "order", "stress", "collectives"];
-/// Programs for bad weather: few round trips.
-const BRIEF: [&str; 2] = ["ring", "order"];
 const MAX_SETUP_TIME: Duration = Duration::from_secs(20);
 /// How long the link is down.
 const DOWN: Duration = Duration::from_secs(5);
@@ -268,7 +266,7 @@ fn only(all: &[programs::Row], names: &[&str]) -> Vec<programs::Row> {
 fn in_bad_weather(project: &Project, options: &Options, all: &[programs::Row]) -> Result<Tally> {
     let seed = options.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let mut tally = Tally::default();
-    for (name, words) in weather::KINDS {
+    for (name, words, brief) in weather::KINDS {
         let weather = match Weather::new(project, 2, seed, words) {
             Ok(weather) => weather,
             Err(error) => {
@@ -279,7 +277,7 @@ fn in_bad_weather(project: &Project, options: &Options, all: &[programs::Row]) -
         };
         let bench = Bench::new(project, weather.hosts().to_vec(), MAX_LONG_JOB_TIME)?;
         let how = format!(", {name}, seed {seed}");
-        let chosen: &[&str] = if options.thorough { &CORE } else { &BRIEF };
+        let chosen: &[&str] = if options.thorough { &CORE } else { brief };
         tally += bench.rows(&only(all, chosen), &how, &[]);
         if options.thorough && options.filter.is_none() {
             tally += mpi4py(project, &bench, &how, 1)?;

@@ -16,11 +16,11 @@ pub(super) struct Weather {
     switch: Option<Child>,
 }
 
-/// The kinds of weather: a name, and the options of the switch.
-pub(super) const KINDS: [(&str, &str); 3] = [
-    ("1 % loss, 20 ms delay, packets overtake", "delay=20,jitter=5,loss=10000"),
-    ("connections are reset", "delay=1,jitter=1,reset=3000"),
-    ("stalls of 0.4 s, 20 MB/s", "delay=1,jitter=0,rate=20000,stall=400,every=1500"),
+/// The kinds of weather: a name, the options of the switch, and the programs that are brief in it.
+pub(super) const KINDS: [(&str, &str, &[&str]); 3] = [
+    ("1 % loss, 20 ms delay, packets overtake", "delay=20,jitter=5,loss=10000", &["ring"]),
+    ("connections are reset", "delay=1,jitter=1,reset=3000", &["ring", "order"]),
+    ("stalls of 0.4 s, 20 MB/s", "delay=1,jitter=0,rate=20000,stall=400,every=1500", &["ring"]),
 ];
 
 impl Weather {
