@@ -204,3 +204,45 @@ word!(AtomicU8, u8);
 word!(AtomicU16, u16);
 word!(AtomicU32, u32);
 word!(AtomicU64, u64);
+
+#[cfg(test)]
+mod tests {
+    use objects::Datatype;
+    use objects::op::BuiltinOp;
+
+    use super::*;
+
+    #[test]
+    fn adjacent_elements_lose_no_operand() {
+        const COUNT: usize = 199;
+        const ROUNDS: usize = 300;
+        let double = Datatype::predefined(0x214).and_then(Datatype::basic).expect("MPI_DOUBLE");
+        let mut memory = vec![0.0_f64; COUNT];
+        let address = memory.as_mut_ptr() as usize;
+        let ones: Vec<u8> = [1.0_f64; COUNT].iter().flat_map(|one| one.to_ne_bytes()).collect();
+        let add = |old: Option<&mut [u8]>| {
+            // SAFETY: the vector outlives the threads, which access it atomically.
+            let at = unsafe { UserBuf::new(address as *mut u8, COUNT * 8) };
+            let sum = PackedOp::new(BuiltinOp::Sum, double).expect("a packed operation");
+            combine(at, sum, &ones, old);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut last = vec![-1.0; COUNT];
+                    for _ in 0..ROUNDS {
+                        let mut old = vec![0; COUNT * 8];
+                        add(Some(&mut old));
+                        for (last, now) in last.iter_mut().zip(old.chunks_exact(8)) {
+                            let now = f64::from_ne_bytes(std::array::from_fn(|at| now[at]));
+                            assert!(now > *last, "{now} after {last}");
+                            *last = now;
+                        }
+                        add(None);
+                    }
+                });
+            }
+        });
+        assert!(memory.iter().all(|&sum| sum == (4 * 2 * ROUNDS) as f64), "{memory:?}");
+    }
+}
