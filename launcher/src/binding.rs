@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rank_file::Slots;
+
 /// A kind of object that ranks are mapped to or bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
@@ -262,6 +264,36 @@ impl Machine {
             .collect()
     }
 
+    /// Returns the processors of a rank that a rank file places: all if it names no slots. The
+    /// error names what the machine does not have.
+    pub fn slots(&self, slots: &[Slots]) -> Result<BTreeSet<usize>, String> {
+        if slots.is_empty() {
+            return Ok(self.threads.iter().map(|thread| thread.cpu).collect());
+        }
+        let packages = group(&self.threads, Level::Package);
+        let mut cpus = BTreeSet::new();
+        for Slots { package, cores } in slots {
+            let threads = match package {
+                None => &self.threads,
+                Some(package) => packages.get(*package).ok_or_else(|| {
+                    let last = packages.len() - 1;
+                    format!("this host has no package {package}: must be 0 to {last}")
+                })?,
+            };
+            let known = group(threads, Level::Core);
+            let all = [(0, known.len() - 1)];
+            for (first, last) in if cores.is_empty() { &all[..] } else { cores } {
+                if *last >= known.len() {
+                    let most = known.len() - 1;
+                    let place = package.map_or("this host".into(), |n| format!("package {n}"));
+                    return Err(format!("{place} has no core {last}: must be 0 to {most}"));
+                }
+                cpus.extend(known[*first..=*last].iter().flatten().map(|thread| thread.cpu));
+            }
+        }
+        Ok(cpus)
+    }
+
     /// Draws the machine: a pair of brackets for each package, a slash between cores, `B` for a
     /// hardware thread that is in `cpus` and `.` for another one: `[BB/..][../..]`.
     pub fn draw(&self, cpus: &BTreeSet<usize>) -> String {
@@ -352,6 +384,26 @@ mod tests {
         let machine = Machine::parse(&text).unwrap();
         assert_eq!(machine.to_string(), text);
         machine
+    }
+
+    #[test]
+    fn a_rank_file_names_cores_of_the_host_or_of_a_package() {
+        type Named<'a> = (Option<usize>, &'a [(usize, usize)]);
+        let cpus = |slots: &[Named<'_>]| {
+            let slots: Vec<Slots> = slots
+                .iter()
+                .map(|(package, cores)| Slots { package: *package, cores: cores.to_vec() })
+                .collect();
+            machine().slots(&slots).map(|cpus| ranges(&cpus))
+        };
+        assert_eq!(cpus(&[]), Ok("0-15".into()));
+        assert_eq!(cpus(&[(Some(1), &[(0, 1)])]), Ok("4-5,12-13".into()));
+        assert_eq!(cpus(&[(Some(0), &[])]), Ok("0-3,8-11".into()));
+        assert_eq!(cpus(&[(None, &[(7, 7)]), (None, &[(0, 0)])]), Ok("0,7-8,15".into()));
+        let why = cpus(&[(Some(2), &[])]).unwrap_err();
+        assert_eq!(why, "this host has no package 2: must be 0 to 1");
+        let why = cpus(&[(Some(1), &[(3, 4)])]).unwrap_err();
+        assert_eq!(why, "package 1 has no core 4: must be 0 to 3");
     }
 
     fn assigned(

@@ -48,6 +48,7 @@ mod proc_stat;
 mod proc_tree;
 mod process_state;
 pub mod program;
+pub mod rank_file;
 pub mod rank_table;
 pub mod reaper;
 pub mod report;

@@ -25,6 +25,10 @@ impl Placement {
     /// for the user.
     pub fn new(settings: &Settings, first: u32) -> Result<Placement, String> {
         let ranks = settings.total_ranks();
+        if settings.slots.iter().any(|slots| !slots.is_empty()) {
+            let machine = read_machine()?;
+            return Placement::of_slots(&machine, settings, first, ranks);
+        }
         if !settings.mapping.binds() {
             let report = if settings.report_bindings { unbound(first, ranks) } else { Vec::new() };
             return Ok(Placement { sets: Vec::new(), report });
@@ -35,6 +39,25 @@ impl Placement {
 
     fn on(machine: &Machine, mapping: &Mapping, first: u32, ranks: u32, report: bool) -> Placement {
         let sets = machine.assign(mapping, ranks).unwrap_or_default();
+        Placement::with(machine, sets, first, report)
+    }
+
+    /// Returns the placement of a rank file.
+    fn of_slots(
+        machine: &Machine,
+        settings: &Settings,
+        first: u32,
+        ranks: u32,
+    ) -> Result<Placement, String> {
+        let own = (first..).zip(settings.slots.iter().skip(first as usize)).take(ranks as usize);
+        let sets = own.map(|(rank, slots)| {
+            machine.slots(slots).map_err(|why| format!("cannot bind rank {rank}: {why}"))
+        });
+        let sets: Vec<BTreeSet<usize>> = sets.collect::<Result<_, _>>()?;
+        Ok(Placement::with(machine, sets, first, settings.report_bindings))
+    }
+
+    fn with(machine: &Machine, sets: Vec<BTreeSet<usize>>, first: u32, report: bool) -> Placement {
         let line = |(rank, set)| {
             let (words, drawing) = (machine.describe(set), machine.draw(set));
             format!("rank {rank} is bound to {words} (cpus {}): {drawing}", ranges(set))

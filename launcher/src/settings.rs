@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binding::{MapBy, Mapping};
 use crate::hosts::{self, Host, MAX_SLOTS};
+use crate::rank_file::Slots;
 
 /// The largest number of ranks in a job.
 pub const MAX_RANKS: u32 = MAX_SLOTS;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub stdin: Stdin,
     /// The processors that a rank may use.
     pub mapping: Mapping,
+    /// The processors of each rank of the job, of a rank file; empty without one.
+    pub slots: Vec<Vec<Slots>>,
     /// Reports the processors of each rank.
     pub report_bindings: bool,
     /// Time after which the job is ended, from `--timeout` or the variable MPIEXEC_TIMEOUT.

@@ -438,3 +438,21 @@ fn this_host_needs_no_agent() {
     let ran = finish(spawn(&mut command(&["--hosts", "localhost:2", "echo", "here"])));
     assert_eq!((ran.code, ran.out.as_str()), (0, "here\nhere\n"), "{ran:?}");
 }
+
+#[test]
+fn a_rank_file_places_ranks_on_hosts_and_cores() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranks");
+    let path = path.to_str().unwrap();
+    std::fs::write(path, "rank 0=a slot=0:0\nrank 1=a slot=0\nrank 2=b\n").unwrap();
+    let agent = agent();
+    let words = ["--agent", &agent, "--rankfile", path, "--report-bindings", "-l", "sh", "-c"];
+    let line = "grep Cpus_allowed_list /proc/self/status | wc -l";
+    let ran = finish(spawn(&mut command(&[&words[..], &[line]].concat())));
+    assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["[0] 1", "[1] 1", "[2] 1"]), "{ran:?}");
+    for rank in 0..3 {
+        assert!(ran.err.contains(&format!("rank {rank} is bound to package ")), "{ran:?}");
+    }
+    std::fs::write(path, "rank 0=localhost slot=0:9999\n").unwrap();
+    let ran = finish(spawn(&mut command(&["--rankfile", path, "true"])));
+    assert!(ran.code == 1 && ran.err.contains("cannot bind rank 0: package 0 has no"), "{ran:?}");
+}

@@ -20,6 +20,7 @@ use std::io;
 use crate::allocation;
 use crate::binding::{BindTo, MapBy};
 use crate::hosts;
+use crate::rank_file;
 use crate::settings::{MAX_RANKS, OnFailure, Section, Settings, Stdin};
 use table::{Id, Spec};
 
@@ -72,6 +73,7 @@ pub fn parse_within(
     let mut parser = Parser {
         settings: Settings::default(),
         ranks_per_host: None,
+        ranked: Vec::new(),
         is_full_at_slots: false,
         read_file: &read_file,
     };
@@ -102,6 +104,10 @@ pub fn parse_within(
     }
     let mut settings = parser.settings;
     settings.hosts = hosts::merge(settings.hosts);
+    let is_ranked = !parser.ranked.is_empty();
+    if is_ranked {
+        adopt_rank_file(&mut settings, parser.ranked)?;
+    }
     let is_here = adopt_allocation(&mut settings, &read_file, &variable)?;
     if let Some(slots) = parser.ranks_per_host {
         settings.hosts.iter_mut().for_each(|host| host.slots = slots);
@@ -109,6 +115,9 @@ pub fn parse_within(
     fill_in_ranks(&mut settings);
     if is_here {
         // No daemon is needed.
+        settings.hosts.clear();
+    }
+    if is_ranked && settings.hosts.iter().all(|host| hosts::is_this_host(&host.name)) {
         settings.hosts.clear();
     }
     check(&settings)?;
@@ -137,6 +146,16 @@ fn adopt_allocation(
     Ok(!is_given && allocation.is_this_host_alone(variable))
 }
 
+/// Takes the hosts of a rank file, which must be among those that the user has named, if any.
+fn adopt_rank_file(settings: &mut Settings, ranked: Vec<hosts::Host>) -> Result<(), Usage> {
+    let is_named = |host: &hosts::Host| settings.hosts.iter().any(|own| own.name == host.name);
+    if let Some(host) = ranked.iter().find(|host| !settings.hosts.is_empty() && !is_named(host)) {
+        return Err(Usage(format!("--rankfile names {}, and the hosts given do not", host.name)));
+    }
+    settings.hosts = ranked;
+    Ok(())
+}
+
 /// Sets the number of ranks of sections without `-n`: one, or the slots of all hosts if there
 /// is a single section.
 fn fill_in_ranks(settings: &mut Settings) {
@@ -151,6 +170,10 @@ fn check(settings: &Settings) -> Result<(), Usage> {
     let total: u64 = settings.sections.iter().map(|section| u64::from(section.ranks)).sum();
     if total > u64::from(MAX_RANKS) {
         return Err(Usage(format!("{total} ranks are too many: a job has at most {MAX_RANKS}")));
+    }
+    let ranked = settings.slots.len() as u64;
+    if ranked > 0 && ranked != total {
+        return Err(Usage(format!("--rankfile places {ranked} ranks, and the job has {total}")));
     }
     match settings.stdin {
         Stdin::Rank(rank) if u64::from(rank) >= total => Err(Usage(format!(
@@ -180,6 +203,8 @@ fn check_slots(settings: &Settings, is_full: bool) -> Result<(), Usage> {
 struct Parser<'a> {
     settings: Settings,
     ranks_per_host: Option<u32>,
+    /// The hosts of a rank file.
+    ranked: Vec<hosts::Host>,
     /// More ranks than slots are refused.
     is_full_at_slots: bool,
     read_file: &'a dyn Fn(&str) -> io::Result<String>,
@@ -214,6 +239,13 @@ impl Parser<'_> {
             }
             Id::MapBy => self.map_by(word, &next())?,
             Id::RankBy => values::rank_by(word, &next())?,
+            Id::RankFile => {
+                let path = values::path(word, next())?;
+                let text = (self.read_file)(&path)
+                    .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
+                let file = rank_file::parse(&path, &text).map_err(Usage::from)?;
+                (settings.slots, self.ranked) = (file.slots, file.hosts);
+            }
             Id::CoresPerRank => {
                 settings.mapping.cores_per_rank = Some(values::cores(word, &next())?);
             }

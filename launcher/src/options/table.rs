@@ -26,6 +26,7 @@ pub(super) enum Id {
     StackTraces,
     NoOversubscribe,
     RankBy,
+    RankFile,
     CoresPerRank,
     Starter,
     Interface,
@@ -268,6 +269,13 @@ const PLACEMENT: &[Spec] = &[
         "the ranks of a host are numbered consecutively; no other order is supported",
     ),
     spec(
+        Id::RankFile,
+        &["rankfile", "rf"],
+        &["FILE"],
+        "read the host and the cores of each rank from a file: lines like rank 0=HOST slot=0:0-3 \
+         (package 0, cores 0 to 3) or slot=2,4 (cores of the host)",
+    ),
+    spec(
         Id::CoresPerRank,
         &["cpus-per-rank", "cpus-per-proc"],
         &["K"],
@@ -313,7 +321,7 @@ const REFUSED: &[(&[&str], &str)] = &[
         "not supported: ranks get mpiexec's whole environment; `env -i` starts with less",
     ),
     (
-        &["rankfile", "rf", "cpu-set", "cpu-list"],
+        &["cpu-set", "cpu-list"],
         "not supported: --map-by and --bind-to place ranks, --report-bindings shows where",
     ),
     (

@@ -84,7 +84,7 @@ fn other_launchers_spellings_mean_the_same() {
     assert!(refused("--rank-by core x").contains("must be slot"));
     assert!(refused("--map-by ppr:0:node x").contains("must be ppr:N:WHAT"));
     assert!(refused("-launcher carrier-pigeon x").contains("must be ssh"));
-    assert!(refused("-rf file x").contains("--map-by"));
+    assert!(refused("-cpu-set 0 x").contains("--map-by"));
     assert!(refused("--bynode=3 x").contains("takes no value"));
 }
 
@@ -203,4 +203,26 @@ fn an_allocation_gives_hosts_ranks_and_agent_unless_the_user_does() {
     let alone = &[("SLURM_JOB_NODELIST", "localhost"), ("SLURM_JOB_CPUS_PER_NODE", "3")];
     let job = within("x", alone);
     assert_eq!((job.hosts.len(), job.total_ranks()), (0, 3));
+}
+
+#[test]
+fn a_rank_file_gives_hosts_ranks_and_processors() {
+    let text = "rank 0=a slot=0:0\nrank 1=a slot=1\nrank 2=b slot=0-1\n";
+    let run = |line: &str| -> Result<Settings, Usage> {
+        let words = line.split_whitespace().map(OsString::from);
+        match parse_with(words, |_| Ok(text.into()))? {
+            Command::Run(settings) => Ok(*settings),
+            other => panic!("{other:?}"),
+        }
+    };
+    let settings = run("--rankfile f x").unwrap();
+    assert_eq!((settings.total_ranks(), settings.ranks_of_hosts()), (3, vec![2, 1]));
+    assert_eq!((settings.slots.len(), settings.hosts[1].name.as_str()), (3, "b"));
+    assert_eq!(run("-rf f --hosts b,a:9,c --map-by node x").unwrap().ranks_of_hosts(), [2, 1]);
+    let refused = |line: &str| run(line).map(|_: Settings| ()).unwrap_err().0;
+    assert_eq!(refused("--rankfile f -n 2 x"), "--rankfile places 3 ranks, and the job has 2");
+    assert_eq!(
+        refused("--rankfile f --hosts a x"),
+        "--rankfile names b, and the hosts given do not"
+    );
 }
