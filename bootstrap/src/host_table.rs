@@ -4,10 +4,41 @@
 //! of a host follow each other. Where another process manager has dealt the ranks, the lowest rank
 //! of each host puts the ranks of its host, `0-63,128`, into the store.
 //!
+//! `mpiexec` also gives the ranks of its host their places there, if it binds them:
+//! `0.0.1,0.1.2,-`, for each rank package, NUMA node and last-level cache.
+//!
 //! Decoding is total: any text is a table for `size` ranks, or nothing.
 
 /// The variable with the number of ranks on each host.
 pub const HOSTS_VARIABLE: &str = "VERBENA_HOSTS";
+
+/// The variable with the place of each rank of the host; empty if ranks are not bound.
+pub const PLACES_VARIABLE: &str = "VERBENA_PLACES";
+
+/// Package, NUMA node and last-level cache of a rank; `None`: the rank is not kept in one.
+pub type Place = [Option<u32>; 3];
+
+/// Encodes the places of the ranks of a host, in order.
+pub fn encode_places(places: &[Place]) -> String {
+    let part = |part: &Option<u32>| part.map_or("-".to_owned(), |part| part.to_string());
+    let place = |place: &Place| place.iter().map(part).collect::<Vec<_>>().join(".");
+    places.iter().map(place).collect::<Vec<_>>().join(",")
+}
+
+/// Decodes the places of `ranks` ranks.
+pub fn decode_places(text: &str, ranks: u32) -> Option<Vec<Place>> {
+    let part = |text: &str| match text {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    let place = |text: &str| {
+        let mut parts = text.split('.').map(part);
+        let place = [parts.next()??, parts.next()??, parts.next()??];
+        parts.next().is_none().then_some(place)
+    };
+    let places: Option<Vec<Place>> = text.split(',').map(place).collect();
+    places.filter(|places| places.len() == ranks as usize)
+}
 
 /// Encodes the number of ranks on each host.
 pub fn encode_counts(counts: &[u32]) -> String {
@@ -78,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn places_survive_their_text() {
+        let places = [[Some(0), Some(1), None], [None; 3], [Some(1), Some(2), Some(13)]];
+        let text = encode_places(&places);
+        assert_eq!(text, "0.1.-,-.-.-,1.2.13");
+        assert_eq!(decode_places(&text, 3).as_deref(), Some(&places[..]));
+        for wrong in ["", "0.1", "0.1.2.3,-.-.-,0.0.0", "0.1.2,1.2.3", "a.b.c,-.-.-,0.0.0"] {
+            assert_eq!(decode_places(wrong, 3), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn the_ranks_of_a_host_are_runs() {
         assert_eq!(encode_ranks(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
         let mut host_of = [None; 4];
@@ -93,6 +135,7 @@ mod tests {
                 prop_assert!(host_of.len() == size as usize && host_of.is_sorted());
             }
             let _ = enter_ranks(&text, 0, &mut vec![None; size as usize]);
+            let _ = decode_places(&text, size);
         }
 
         #[test]

@@ -24,7 +24,7 @@ use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
 use crate::direct::{self, Direct};
 use crate::environment::{RankParams, VARIABLE};
 use crate::error::BootstrapError;
-use crate::host_table::{self, HOSTS_VARIABLE};
+use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
 use crate::status_entry::{RankState, StatusEntry};
@@ -218,6 +218,14 @@ impl Job {
             }
             Link::Manager(manager) => direct::host_table(manager).map_err(ControlError::Manager),
         }
+    }
+
+    /// Returns the place of each rank of this host, in the order of [`Job::local_ranks`]; empty if
+    /// the launcher does not bind them, or another one has started them.
+    pub fn places(&self) -> Vec<Place> {
+        let Link::Launcher(_) = &self.link else { return Vec::new() };
+        let text = std::env::var(PLACES_VARIABLE).unwrap_or_default();
+        host_table::decode_places(&text, self.local_size).unwrap_or_default()
     }
 
     /// Returns true if this host has more ranks than processors.

@@ -33,12 +33,20 @@ pub enum Algorithm {
     ///
     /// [`Thresholds::radix`]: crate::Thresholds::radix
     Radix,
-    /// Straight from each rank to each.
+    /// Straight from each rank to each, in rounds in which each rank has one partner.
     Pairwise,
     /// Recursive halving of the vector.
     Halving,
     /// Reduce in rank order at rank 0, then distribute.
     Ordered,
+    /// In pieces from rank to rank.
+    Chain,
+    /// In pieces down a binary tree.
+    BinaryTree,
+    /// Pairs of blocks between neighbours, to both sides in turn.
+    NeighborExchange,
+    /// Straight from each rank to each, a bounded number at once.
+    Scattered,
     /// In a collective segment, by the last rank to arrive.
     SegmentCounter,
     /// In a collective segment, each rank for itself.
@@ -58,11 +66,13 @@ pub(crate) struct Limits {
     pub(crate) reproducible: bool,
     /// See [`crate::Thresholds::radix`].
     pub(crate) radix: u32,
+    /// See [`crate::Thresholds::piece`].
+    pub(crate) piece: u64,
 }
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 14] = [
+    pub const NAMES: [(&'static str, Algorithm); 18] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
@@ -73,11 +83,21 @@ impl Algorithm {
         ("pairwise", Algorithm::Pairwise),
         ("halving", Algorithm::Halving),
         ("ordered", Algorithm::Ordered),
+        ("chain", Algorithm::Chain),
+        ("binary-tree", Algorithm::BinaryTree),
+        ("neighbor-exchange", Algorithm::NeighborExchange),
+        ("scattered", Algorithm::Scattered),
         ("segment-counter", Algorithm::SegmentCounter),
         ("segment-flags", Algorithm::SegmentFlags),
         ("leaders", Algorithm::Leaders),
         ("lanes", Algorithm::Lanes),
     ];
+
+    /// Its name in rules; that of the only algorithm of an operation is "only".
+    pub fn name(self) -> &'static str {
+        let known = Algorithm::NAMES.into_iter().find(|(_, of)| *of == self);
+        known.map_or("only", |(name, _)| name)
+    }
 
     /// The algorithm with this name in rules.
     pub fn named(name: &str) -> Option<Algorithm> {
@@ -109,12 +129,15 @@ impl Algorithm {
                 | CollArgs::Allreduce { .. },
                 Radix,
             ) => true,
-            (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear) => true,
+            (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear | Chain | BinaryTree) => true,
             (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Linear) => true,
             (CollArgs::Allgather { .. }, RecursiveDoubling) => pos.size.is_power_of_two(),
             (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, Bruck | Ring) => true,
+            (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, NeighborExchange) => {
+                pos.size.is_multiple_of(2)
+            }
             (CollArgs::Alltoall { kind, .. }, Bruck) => *kind == CollectiveKind::Alltoall,
-            (CollArgs::Alltoall { .. }, Pairwise) => true,
+            (CollArgs::Alltoall { .. }, Pairwise | Scattered) => true,
             (CollArgs::Reduce { .. }, Binomial | Halving | Linear) => true,
             (CollArgs::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
             // A power of two moves as little by halving, in fewer rounds.
@@ -140,7 +163,7 @@ impl Algorithm {
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
             _ if self == Algorithm::Radix => write_radix(b, args, pos, limits),
             CollArgs::Barrier => self.write_barrier(b, pos),
-            CollArgs::Bcast { root, data } => self.write_bcast(b, pos, root, data),
+            CollArgs::Bcast { root, data } => self.write_bcast(b, pos, root, data, limits),
             CollArgs::Gather { .. }
             | CollArgs::Gatherv { .. }
             | CollArgs::Scatter { .. }
@@ -150,14 +173,18 @@ impl Algorithm {
                 let own = own.unwrap_or(all[pos.rank as usize]);
                 match self {
                     Algorithm::Bruck => allgather::bruck(b, pos, own, all),
+                    Algorithm::NeighborExchange => allgather::neighbor_exchange(b, pos, own, all),
                     _ => allgather::ring(b, pos, own, all),
                 }
             }
             CollArgs::Alltoall { from, to, .. } => {
-                b.limit(limits.window);
+                if self != Algorithm::Pairwise {
+                    b.limit(limits.window);
+                }
                 match (self, from) {
                     (Algorithm::Bruck, from) => alltoall::bruck(b, pos, from.unwrap_or(to), to),
-                    (_, Some(from)) => alltoall::pairwise(b, pos, from, to),
+                    (Algorithm::Pairwise, Some(from)) => alltoall::pairwise(b, pos, from, to),
+                    (_, Some(from)) => alltoall::scattered(b, pos, from, to),
                     (_, None) => alltoall::exchange_in_place(b, pos, to),
                 }
             }
@@ -176,8 +203,10 @@ impl Algorithm {
         }
     }
 
-    fn write_bcast(self, b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    fn write_bcast(self, b: &mut Builder, pos: Position, root: u32, data: Extent, limits: Limits) {
         match self {
+            Algorithm::Chain => bcast::chain(b, pos, root, data, limits.piece),
+            Algorithm::BinaryTree => bcast::binary_tree(b, pos, root, data, limits.piece),
             Algorithm::ScatterRing => bcast::scatter_ring(b, pos, root, data),
             Algorithm::Linear => bcast::linear(b, pos, root, data),
             Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
@@ -215,6 +244,9 @@ impl Algorithm {
         match self {
             Algorithm::RecursiveDoubling => allgather::recursive_doubling(b, pos, own, all),
             Algorithm::Bruck => allgather::bruck(b, pos, own, &all.split(pos.size)),
+            Algorithm::NeighborExchange => {
+                allgather::neighbor_exchange(b, pos, own, &all.split(pos.size));
+            }
             _ => allgather::ring(b, pos, own, &all.split(pos.size)),
         }
     }

@@ -39,6 +39,7 @@ impl<'a> Call<'a> {
             rank: comm.rank(),
             size: comm.size(),
             topology: 0,
+            rules: 0,
             remote: comm.remote().map_or(0, Group::size),
             root,
             send: None,

@@ -21,9 +21,10 @@ use crate::coll_args::CollArgs;
 use crate::operation::Operation;
 use crate::plan::{Plan, SharedSegment};
 use crate::position::Position;
+use crate::rule_text;
 use crate::schedule::Schedule;
 use crate::schedule_key::{ALLREDUCE_OF_BOTH, ScheduleKey};
-use crate::select::Selection;
+use crate::select::{Rule, Selection};
 use crate::thresholds::Thresholds;
 use crate::topology::{RankLocation, Topology};
 
@@ -41,6 +42,9 @@ pub struct Planner {
     /// The last two calls of each row, the later one first.
     recent: [[Option<CacheEntry>; 2]; 1 << ROW_BITS],
     topologies: Topologies,
+    /// Rules of communicators as text, and the table of rules with them before all others. Named
+    /// like tables of locations: 0 stands for the table without them.
+    of_rules: Vec<(Box<str>, Selection)>,
     /// Processes that have failed: no collective succeeds on their communicators.
     failed: Vec<PeerFailed>,
 }
@@ -95,6 +99,7 @@ impl Planner {
             schedules: HashMap::default(),
             recent: [const { [None, None] }; 1 << ROW_BITS],
             topologies: Topologies::default(),
+            of_rules: Vec::new(),
             failed: Vec::new(),
         }
     }
@@ -126,6 +131,26 @@ impl Planner {
         &mut self.selection
     }
 
+    /// Makes known what rules of communicators ([`Comm::coll_rules`]) with this text are.
+    pub fn add_rules(&mut self, text: &str, rules: Vec<Rule>) {
+        if self.rules_of(Some(text)) == 0 {
+            let mut selection = self.selection.clone();
+            selection.prefer_all(rules);
+            self.of_rules.push((text.into(), selection));
+        }
+    }
+
+    /// The number of the table of rules for a text.
+    fn rules_of(&self, text: Option<&str>) -> u32 {
+        let Some(text) = text else { return 0 };
+        self.of_rules.iter().position(|(of, _)| **of == *text).map_or(0, |at| at as u32 + 1)
+    }
+
+    fn selection(&self, rules: u32) -> &Selection {
+        let own = rules.checked_sub(1).map(|at| &self.of_rules[at as usize].1);
+        own.unwrap_or(&self.selection)
+    }
+
     /// Sets the locations of the ranks of an intracommunicator. All ranks must pass the same table,
     /// between the same two collectives.
     pub fn set_locations(&mut self, comm: &Comm, locations: &[RankLocation]) {
@@ -139,6 +164,22 @@ impl Planner {
     /// without locations are made from it, when they are first needed.
     pub fn set_world_locations(&mut self, locations: Vec<RankLocation>) {
         self.topologies.world = locations;
+    }
+
+    /// Describes which algorithms collectives on MPI_COMM_WORLD take, for each operation that has
+    /// several. `show` prints sizes.
+    pub fn describe(&self, size: u32, has_segment: bool, show: impl Fn(u64) -> String) -> String {
+        let table =
+            (!self.topologies.world.is_empty()).then(|| Topology::new(&self.topologies.world));
+        let pos = match &table {
+            Some(table) => Position::in_topology(0, table),
+            None => Position::new(0, size),
+        };
+        let chosen = rule_text::KINDS.into_iter().filter_map(|(name, kind)| {
+            let by = self.selection.describe(kind, pos, has_segment, &show)?;
+            Some(format!("{name} {by}"))
+        });
+        chosen.collect::<Vec<_>>().join("; ")
     }
 
     /// Makes the table of a communicator from the locations of its processes, unless it has one.
@@ -242,7 +283,9 @@ impl Planner {
         let mut call = Call::new(operation, comm)?;
         self.locate(comm);
         let members = self.position(comm).host_members().cloned();
-        let may_use = self.selection.may_use_segment(operation.kind(), members.is_some());
+        call.key.rules = self.rules_of(comm.coll_rules());
+        let selection = self.selection(call.key.rules);
+        let may_use = selection.may_use_segment(operation.kind(), members.is_some());
         let segment = segment
             .filter(|_| may_use)
             .map(|segment| SharedSegment { segment: segment.clone(), members });
@@ -274,10 +317,11 @@ impl Planner {
 
     fn write(&self, args: &CollArgs, key: &ScheduleKey) -> Schedule {
         let position = self.topologies.position(key.rank, key.size, key.topology);
+        let selection = self.selection(key.rules);
         match (key.kind, key.remote) {
-            (_, 0) => self.selection.schedule(args, position, key.has_segment),
-            (ALLREDUCE_OF_BOTH, _) => self.selection.schedule_of_both(args, position),
-            (_, remote) => self.selection.schedule_between(args, position, remote),
+            (_, 0) => selection.schedule(args, position, key.has_segment),
+            (ALLREDUCE_OF_BOTH, _) => selection.schedule_of_both(args, position),
+            (_, remote) => selection.schedule_between(args, position, remote),
         }
     }
 }
@@ -288,6 +332,29 @@ mod tests {
 
     use super::*;
     use crate::operation::Data;
+
+    #[test]
+    fn a_communicator_may_have_rules_of_its_own() {
+        let mut comm = Comm::new("", 1, 0, Group::world(9));
+        let bcast = Operation::Bcast {
+            data: Data { area: Area::EMPTY, count: 8, ty: Datatype::byte() },
+            root: 0,
+        };
+        let mut planner = Planner::new(&Thresholds::default());
+        let messages = |planner: &mut Planner, comm: &Comm| {
+            planner.plan(&bcast, comm).unwrap().schedule().messages().len()
+        };
+        assert_eq!(messages(&mut planner, &comm), 4);
+        let rules = vec![Rule::new(fabric::CollectiveKind::Bcast, crate::Algorithm::Linear)];
+        planner.add_rules("bcast=linear", rules);
+        assert_eq!(messages(&mut planner, &comm), 4);
+        comm = comm.duplicate(2);
+        let mut hints = objects::Info::new();
+        hints.set(objects::comm::COLL_RULES, "bcast=linear").unwrap();
+        comm.set_first_hints(&hints).unwrap();
+        assert_eq!(messages(&mut planner, &comm), 8);
+        assert_eq!(messages(&mut planner, &comm.duplicate(3)), 4, "hints are not inherited");
+    }
 
     #[test]
     fn any_two_calls_that_alternate_are_both_kept() {

@@ -13,7 +13,7 @@ use crate::select::Rule;
 use crate::topology::Level;
 
 /// The operations that have several algorithms, by their names in rules.
-const KINDS: [(&str, CollectiveKind); 13] = [
+pub(crate) const KINDS: [(&str, CollectiveKind); 13] = [
     ("barrier", CollectiveKind::Barrier),
     ("bcast", CollectiveKind::Bcast),
     ("gather", CollectiveKind::Gather),

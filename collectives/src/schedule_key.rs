@@ -27,6 +27,8 @@ pub(crate) struct ScheduleKey {
     pub(crate) size: u32,
     /// The number of the planner's table of locations; see `topologies`.
     pub(crate) topology: u32,
+    /// The number of the planner's table of rules; see `of_rules`.
+    pub(crate) rules: u32,
     /// Ranks in the remote group; 0 unless the communicator is between groups.
     pub(crate) remote: u32,
     pub(crate) root: u32,

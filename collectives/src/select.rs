@@ -13,6 +13,7 @@ use crate::coll_args::CollArgs;
 use crate::compositions::{self, Stages};
 use crate::position::Position;
 use crate::schedule::Schedule;
+use crate::shape::{Extent, Shape, Space, Ty};
 use crate::thresholds::{HostSegment, Thresholds};
 use crate::topology::Level;
 
@@ -72,8 +73,12 @@ impl Selection {
         }
         let has_counter = t.shm && max.is_some();
         rules.retain(|rule| has_counter || rule.algorithm != Algorithm::SegmentCounter);
-        let limits =
-            Limits { window: t.window.max(2), reproducible: t.reproducible, radix: t.radix.max(2) };
+        let limits = Limits {
+            window: t.window.max(2),
+            reproducible: t.reproducible,
+            radix: t.radix.max(2),
+            piece: t.piece,
+        };
         let host_segment = t.host_segment.filter(|_| t.shm);
         Selection {
             rules,
@@ -182,6 +187,40 @@ impl Selection {
         }
     }
 
+    /// Describes the choice for an operation that commutes: the algorithms by the sizes from which
+    /// on they are taken, `first` for the least one. `None` where there is no choice.
+    pub fn describe(
+        &self,
+        kind: CollectiveKind,
+        pos: Position,
+        has_segment: bool,
+        show: impl Fn(u64) -> String,
+    ) -> Option<String> {
+        let at =
+            |bytes| with_args_of(kind, bytes, pos.size, |args| self.choose(args, pos, has_segment));
+        let mut chosen = at(8)?;
+        let mut text = chosen.name().to_owned();
+        let mut low = 8;
+        for high in (4..=26).map(|bit| 1u64 << bit) {
+            // There may be several changes on the way.
+            while at(high) != Some(chosen) {
+                let (mut below, mut from) = (low, high);
+                while from - below > 8 {
+                    let middle = (below + from) / 16 * 8;
+                    if at(middle) == Some(chosen) {
+                        below = middle;
+                    } else {
+                        from = middle;
+                    }
+                }
+                (chosen, low) = (at(from)?, from);
+                text += &format!(", from {} {}", show(from), chosen.name());
+            }
+            low = high;
+        }
+        Some(text)
+    }
+
     /// This rank's schedule for a call between its group and one of `remote` ranks. Each operation
     /// has one algorithm.
     pub fn schedule_between(&self, args: &CollArgs, pos: Position, remote: u32) -> Schedule {
@@ -199,6 +238,58 @@ impl Selection {
         }
         b.finish()
     }
+}
+
+/// Calls `then` with a call of rank 0 in which the size that selection goes by is `bytes`, or the
+/// next one that the operation can have; `None` for kinds without a choice.
+fn with_args_of<R>(
+    kind: CollectiveKind,
+    bytes: u64,
+    size: u32,
+    then: impl FnOnce(&CollArgs) -> R,
+) -> Option<R> {
+    use CollectiveKind as Of;
+    let run = |space, bytes| Extent::new(space, Ty::BYTES, bytes, Shape::BYTE);
+    let [send, recv] = [Space::Send, Space::Recv].map(|space| run(space, bytes));
+    let n = u64::from(size);
+    let each = bytes / n;
+    let (root, commutative) = (0, true);
+    Some(match kind {
+        Of::Barrier => then(&CollArgs::Barrier),
+        Of::Bcast => then(&CollArgs::Bcast { root, data: recv }),
+        Of::Gather => then(&CollArgs::Gather {
+            root,
+            own: Some(send),
+            all: Some(run(Space::Recv, n * bytes)),
+        }),
+        Of::Scatter => then(&CollArgs::Scatter {
+            root,
+            own: Some(recv),
+            all: Some(run(Space::Send, n * bytes)),
+        }),
+        Of::Allgather => then(&CollArgs::Allgather {
+            own: Some(run(Space::Send, each)),
+            all: run(Space::Recv, each * n),
+        }),
+        Of::Alltoall => {
+            let (from, to) = (run(Space::Send, n * bytes), run(Space::Recv, n * bytes));
+            let (from, to) = (from.split(size), to.split(size));
+            then(&CollArgs::Alltoall { kind, from: Some(&from), to: &to })
+        }
+        Of::Reduce => {
+            then(&CollArgs::Reduce { root, input: send, output: Some(recv), commutative })
+        }
+        Of::Allreduce => then(&CollArgs::Allreduce { input: send, output: recv, commutative }),
+        Of::ReduceScatterBlock => then(&CollArgs::ReduceScatter {
+            kind,
+            input: run(Space::Send, each * n),
+            counts: &vec![each; size as usize],
+            output: run(Space::Recv, each),
+            commutative,
+        }),
+        Of::Scan => then(&CollArgs::Scan { input: send, output: recv }),
+        _ => return None,
+    })
 }
 
 impl Stages for Selection {
@@ -223,7 +314,7 @@ fn rule(kind: CollectiveKind, bytes: u64, ranks: u32, algorithm: Algorithm) -> R
 
 /// Compositions over hosts.
 fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
-    use Algorithm::{Lanes, Leaders, Linear, Pairwise};
+    use Algorithm::{Lanes, Leaders, Linear, Scattered};
     use CollectiveKind as Of;
     if !t.hierarchical {
         return;
@@ -240,7 +331,7 @@ fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
         over_hosts(Of::Scatter, 0, Leaders),
         over_hosts(Of::Allgather, 0, Leaders),
         over_hosts(Of::Allgatherv, 0, Leaders),
-        over_hosts(Of::Alltoall, t.alltoall_short.saturating_add(1), Pairwise),
+        over_hosts(Of::Alltoall, t.alltoall_short.saturating_add(1), Scattered),
         over_hosts(Of::Alltoall, 0, Lanes),
         over_hosts(Of::Alltoall, 0, Leaders),
     ]);
@@ -302,9 +393,9 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Allgather, 0, 0, Bruck),
         rule(Of::Allgatherv, t.allgather_long, 0, Ring),
         rule(Of::Allgatherv, 0, 0, Bruck),
-        rule(Of::Alltoall, t.alltoall_short.saturating_add(1), 0, Pairwise),
+        rule(Of::Alltoall, t.alltoall_short.saturating_add(1), 0, Scattered),
         rule(Of::Alltoall, 0, 5, Bruck),
-        rule(Of::Alltoall, 0, 0, Pairwise),
+        rule(Of::Alltoall, 0, 0, Scattered),
     ]);
 }
 
@@ -336,4 +427,25 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::ReduceScatter, 0, 0, Ordered),
         rule(Of::ReduceScatterBlock, 0, 0, Ordered),
     ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choice_is_described_with_each_size_at_which_it_changes() {
+        let mut selection = Selection::new(&Thresholds::default());
+        let describe = |selection: &Selection, kind| {
+            selection.describe(kind, Position::new(0, 4), false, |bytes| bytes.to_string())
+        };
+        let bcast = describe(&selection, CollectiveKind::Bcast).unwrap();
+        assert_eq!(bcast, "binomial, from 65536 scatter-ring");
+        for (bytes, algorithm) in [(100, Algorithm::Chain), (120, Algorithm::Linear)] {
+            selection.prefer(rule(CollectiveKind::Bcast, bytes, 0, algorithm));
+        }
+        let bcast = describe(&selection, CollectiveKind::Bcast).unwrap();
+        assert_eq!(bcast, "binomial, from 104 chain, from 120 linear");
+        assert_eq!(describe(&selection, CollectiveKind::Alltoallw), None);
+    }
 }

@@ -55,6 +55,8 @@ pub struct Thresholds {
     pub radix: u32,
     /// The segments of this host in a job over several hosts. Hosts may differ.
     pub host_segment: Option<HostSegment>,
+    /// Bytes of the pieces in which pipelined algorithms send a vector.
+    pub piece: u64,
     /// How many messages (not bytes) of one collective are under way at once where each rank deals
     /// with all others.
     pub window: u32,
@@ -80,6 +82,7 @@ impl Default for Thresholds {
             lanes_min: 32 << 10,
             radix: 4,
             host_segment: None,
+            piece: 16 << 10,
             window: 32,
             reproducible: false,
         }

@@ -35,6 +35,7 @@ fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser 
         lanes_min: at(),
         radix: 2 + (at() % 7) as u32,
         host_segment: None,
+        piece: 1 + at() % 301,
         window: 2 + at() as u32 % 7,
         reproducible,
     };

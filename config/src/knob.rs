@@ -147,6 +147,10 @@ impl Row<Name> {
     const fn name(name: &'static str, help: &'static str) -> Row<Name> {
         Row::new(name, Kind::Name, Value::Name(None), help)
     }
+
+    const fn text(name: &'static str, help: &'static str) -> Row<Name> {
+        Row::new(name, Kind::Text, Value::Name(None), help)
+    }
 }
 
 impl<C: Choice> Row<C> {
@@ -323,10 +327,14 @@ knobs! {
         "on several hosts, smallest broadcast or reduction of which each rank of a host sends a part to other hosts; smaller ones are sent by one rank of each host");
     COLL_RADIX: Count = Row::count("coll.radix", "messages", 4, 2..=64,
         "between hosts, one more than the messages that a rank sends at once in a collective of short vectors: more where latency is long");
-    COLL_RULES: Name = Row::name("coll.rules",
+    COLL_RULES: Name = Row::text("coll.rules",
         "algorithms to take before the built-in choice, for all ranks of a job alike: rules like `allreduce=ring; bcast from=64K ranks=16 hosts=2 ranks_per_host=4 lanes`, each with an operation, conditions and an algorithm that is taken where it can do the call");
+    COLL_PIECE: Bytes = Row::bytes("coll.piece", 16 * K, 256..=G,
+        "pieces in which a collective sends a vector along a chain or down a binary tree of ranks");
     COLL_WINDOW: Count = Row::count("coll.window", "messages", 32, 1..=65_536,
         "messages of one collective in flight at once where each rank exchanges data with all others");
+    TOPOLOGY_HOSTS_PER_SWITCH: Count = Row::count("topology.hosts_per_switch", "hosts", 0, 0..=1_048_576,
+        "hosts at each switch of the network, in the order in which the job has its hosts, for collectives with rules for level=switch (0: not known)");
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,
         "processor packages that the ranks of a host are dealt to in turn when topologies are reordered, for tests (0: the real ones)");
     COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,

@@ -46,6 +46,8 @@ pub enum Kind {
     },
     /// A name that the system knows, such as a device's, or `auto`.
     Name,
+    /// A text of up to 1023 bytes in one line, or `auto`.
+    Text,
 }
 
 /// A value of a knob.
@@ -126,7 +128,10 @@ impl Kind {
             {
                 Err("must be one word, or auto".to_owned())
             }
-            Kind::Name => Ok(Value::Name(Some(Box::leak(text.into())))),
+            Kind::Text if text.is_empty() || text.len() > 1023 || text.contains('\n') => {
+                Err("must be one line of at most 1023 bytes, or auto".to_owned())
+            }
+            Kind::Name | Kind::Text => Ok(Value::Name(Some(Box::leak(text.into())))),
         }
     }
 
@@ -135,7 +140,7 @@ impl Kind {
         match self {
             Kind::SizeOrAuto { .. } | Kind::Index { .. } => Some(Value::Index(None)),
             Kind::Time { .. } => Some(Value::Time(None)),
-            Kind::Name => Some(Value::Name(None)),
+            Kind::Name | Kind::Text => Some(Value::Name(None)),
             _ => None,
         }
     }
@@ -168,6 +173,7 @@ impl Kind {
             Kind::Choice(words) => words.join("|"),
             Kind::Index { .. } => "number|auto".to_owned(),
             Kind::Name => "name|auto".to_owned(),
+            Kind::Text => "text|auto".to_owned(),
         }
     }
 }
@@ -301,6 +307,9 @@ mod tests {
         assert_eq!(Kind::Name.parse(" mlx5_0 "), Ok(Value::Name(Some("mlx5_0"))));
         assert!(Kind::Name.parse("").is_err() && Kind::Name.parse("two words").is_err());
         assert_eq!(Kind::Name.show(Value::Name(Some("mlx5_0"))), "mlx5_0");
+        let rules = "bcast from=64K ring; reduce=linear";
+        assert_eq!(Kind::Text.parse(rules), Ok(Value::Name(Some(rules))));
+        assert!(Kind::Text.parse("").is_err() && Kind::Text.parse("a\nb").is_err());
         assert_eq!(kind.show(Value::Index(None)), "auto");
         let size = Kind::SizeOrAuto { min: 64, max: 1 << 20 };
         for (text, value) in [("auto", None), ("4k", Some(4 << 10))] {

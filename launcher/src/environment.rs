@@ -5,8 +5,9 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use bootstrap::environment::{RankParams, VARIABLE};
-use bootstrap::host_table::{HOSTS_VARIABLE, encode_counts};
+use bootstrap::host_table::{HOSTS_VARIABLE, PLACES_VARIABLE, encode_counts};
 
+use crate::placement::Placement;
 use crate::settings::{Section, Settings};
 use crate::share::Share;
 
@@ -15,8 +16,8 @@ const RANK_VARIABLES: [&str; 5] =
     [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
 
 /// Returns the variables that all ranks share: mpiexec's own without those of a job of which
-/// mpiexec is a rank, then those of the command line, and the table of hosts.
-pub(crate) fn shared(settings: &Settings, share: &Share) -> Vec<CString> {
+/// mpiexec is a rank, then those of the command line, the table of hosts, and the places of ranks.
+pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) -> Vec<CString> {
     let is_own = |name: &OsStr| RANK_VARIABLES.iter().any(|own| name == *own);
     let inherited = std::env::vars_os().filter(|(name, _)| !is_own(name));
     let inherited: Vec<CString> = inherited
@@ -31,6 +32,7 @@ pub(crate) fn shared(settings: &Settings, share: &Share) -> Vec<CString> {
     own.extend(config_variable(settings));
     own.extend(set_variable(settings));
     own.push((HOSTS_VARIABLE.into(), encode_counts(&share.hosts)));
+    own.push((PLACES_VARIABLE.into(), placement.places()));
     let mut lines: Vec<CString> = without(&inherited, &own).collect();
     for (index, (name, value)) in own.iter().enumerate() {
         // Of several with one name the last counts.

@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::binding::{Machine, Mapping, ranges};
+use bootstrap::host_table::{Place, encode_places};
+
+use crate::binding::{Machine, Mapping, Thread, ranges};
 use crate::settings::Settings;
 use crate::spawn::CpuSet;
 
@@ -16,6 +18,8 @@ use crate::spawn::CpuSet;
 pub struct Placement {
     /// One set for each rank; empty if ranks are not bound.
     sets: Vec<BTreeSet<usize>>,
+    /// Where each rank is kept within this host; empty if ranks are not bound.
+    places: Vec<Place>,
     /// The lines of `--report-bindings`.
     report: Vec<String>,
 }
@@ -31,7 +35,7 @@ impl Placement {
         }
         if !settings.mapping.binds() {
             let report = if settings.report_bindings { unbound(first, ranks) } else { Vec::new() };
-            return Ok(Placement { sets: Vec::new(), report });
+            return Ok(Placement { report, ..Placement::default() });
         }
         let machine = read_machine()?;
         Ok(Placement::on(&machine, &settings.mapping, first, ranks, settings.report_bindings))
@@ -63,7 +67,8 @@ impl Placement {
             format!("rank {rank} is bound to {words} (cpus {}): {drawing}", ranges(set))
         };
         let report = if report { (first..).zip(&sets).map(line).collect() } else { Vec::new() };
-        Placement { sets, report }
+        let places = sets.iter().map(|set| place(machine, set)).collect();
+        Placement { sets, places, report }
     }
 
     /// Returns the processors of a local rank, if it is bound.
@@ -71,10 +76,25 @@ impl Placement {
         self.sets.get(local_rank as usize).map(|set| CpuSet::of(set.iter().copied()))
     }
 
+    /// Returns the places of this host's ranks as they are passed to them.
+    pub fn places(&self) -> String {
+        encode_places(&self.places)
+    }
+
     /// Returns the lines of `--report-bindings`.
     pub fn report(&self) -> &[String] {
         &self.report
     }
+}
+
+/// Returns the parts of the machine that have all processors of a set.
+fn place(machine: &Machine, set: &BTreeSet<usize>) -> Place {
+    let only = |part: fn(&Thread) -> usize| {
+        let mut parts = machine.threads.iter().filter(|thread| set.contains(&thread.cpu)).map(part);
+        let first = parts.next()?;
+        parts.all(|part| part == first).then_some(first as u32)
+    };
+    [only(|thread| thread.package), only(|thread| thread.numa), only(|thread| thread.l3)]
 }
 
 fn unbound(first: u32, ranks: u32) -> Vec<String> {
@@ -109,5 +129,19 @@ fn read_machine() -> Result<Machine, String> {
             program.display(),
             errors.trim()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_in_the_parts_that_have_all_of_its_processors() {
+        let thread = |cpu, l3, numa| Thread { cpu, core: cpu, l2: cpu, l3, numa, package: 0 };
+        let machine = Machine { threads: vec![thread(0, 0, 0), thread(1, 0, 0), thread(2, 1, 0)] };
+        let at = |cpus: &[usize]| place(&machine, &cpus.iter().copied().collect());
+        assert_eq!(at(&[0, 1]), [Some(0), Some(0), Some(0)]);
+        assert_eq!(at(&[1, 2]), [Some(0), Some(0), None]);
     }
 }

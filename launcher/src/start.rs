@@ -181,7 +181,7 @@ fn start_sections(
     files: &[CString],
     local: &mut LocalRanks,
 ) -> Result<(), CannotRun> {
-    let shared = environment::shared(common.settings, common.share);
+    let shared = environment::shared(common.settings, common.share, common.placement);
     let mut stack = Stack::default();
     let mut inputs = Vec::new();
     for (section, file) in common.settings.sections.iter().zip(files) {

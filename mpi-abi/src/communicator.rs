@@ -9,7 +9,7 @@ use objects::errhandler::Raiser;
 use objects::{Class, Comm, Errhandler, Error, Info, Result};
 use runtime::hardware::Resource;
 use runtime::split::{self, SplitBy};
-use runtime::{block_on, communicator, predefined, with};
+use runtime::{block_on, collective, communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request};
 use crate::args::{UNDEFINED, null_argument, put};
@@ -75,9 +75,10 @@ pub(crate) unsafe fn comm_dup_with_info(
 ) -> Result<()> {
     not_null(newcomm)?;
     let hints = crate::info::optional(info)?;
+    collective::add_rules(&hints)?;
     let mut copy = communicator::duplicate(comm.0)?;
     crate::attribute::copy_comm(comm, &mut copy)?;
-    copy.set_hints(&hints)?;
+    copy.set_first_hints(&hints)?;
     // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, Some(copy)) }
 }
@@ -99,9 +100,10 @@ pub(crate) unsafe fn comm_idup_with_info(
 ) -> Result<()> {
     not_null(newcomm)?;
     let hints = crate::info::optional(info)?;
+    collective::add_rules(&hints)?;
     let (copy, pending) = communicator::iduplicate(comm.0)?;
     crate::attribute::copy_comm_into(comm, MPI_Comm(copy))?;
-    with(|p| p.comm_mut(copy)?.set_hints(&hints))?;
+    with(|p| p.comm_mut(copy)?.set_first_hints(&hints))?;
     // SAFETY: null is refused; other pointers are valid by the user's promise.
     unsafe {
         put(newcomm, MPI_Comm(copy), "newcomm")?;
@@ -171,7 +173,8 @@ pub(super) unsafe fn finish_from_group(
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     made.set_session(with(|p| p.session_of_group(group.0)));
-    made.set_hints(hints)?;
+    collective::add_rules(hints)?;
+    made.set_first_hints(hints)?;
     made.set_errhandler(handler);
     // SAFETY: the caller's promise, passed on.
     unsafe { store(newcomm, Some(made)) }
@@ -242,8 +245,13 @@ pub(crate) unsafe fn comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     not_null(newcomm)?;
-    let split_by = split_by(split_type, &crate::info::optional(info)?)?;
-    let made = split::split_type(comm.0, split_by, key)?;
+    let hints = crate::info::optional(info)?;
+    let split_by = split_by(split_type, &hints)?;
+    collective::add_rules(&hints)?;
+    let mut made = split::split_type(comm.0, split_by, key)?;
+    if let Some((comm, _)) = &mut made {
+        comm.set_first_hints(&hints)?;
+    }
     if let Some((_, Some(chosen))) = &made
         && info.0 != predefined::INFO_NULL
     {

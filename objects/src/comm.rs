@@ -23,6 +23,9 @@ pub const HINTS: [&str; 4] = [
     "mpi_assert_allow_overtaking",
 ];
 
+/// The hint with rules by which collectives choose algorithms, as the knob `coll.rules` has them.
+pub const COLL_RULES: &str = "verbena_coll_rules";
+
 /// A communicator.
 #[derive(Clone, Debug)]
 pub struct Comm {
@@ -149,7 +152,27 @@ impl Comm {
         for hint in HINTS {
             hints.set(hint, self.info.value(hint)?.unwrap_or(b"false"))?;
         }
+        if let Some(rules) = self.info.value(COLL_RULES)? {
+            hints.set(COLL_RULES, rules)?;
+        }
         Ok(hints)
+    }
+
+    /// Stores the hints of a new communicator: also the rules by which collectives choose
+    /// algorithms. All members must give the same rules.
+    pub fn set_first_hints(&mut self, given: &Info) -> Result<()> {
+        if let Some(rules) = given.value(COLL_RULES)? {
+            self.info.set(COLL_RULES, rules)?;
+        }
+        self.set_hints(given)
+    }
+
+    /// Returns the rules by which collectives choose algorithms, if the communicator has its own.
+    pub fn coll_rules(&self) -> Option<&str> {
+        if self.info.is_empty() {
+            return None;
+        }
+        self.info.value(COLL_RULES).ok()?.and_then(|rules| std::str::from_utf8(rules).ok())
     }
 
     /// Returns the attributes for changes.

@@ -17,7 +17,8 @@ use config::{Knobs, knob};
 use fabric::CollectiveKind;
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use objects::buffer::Area;
-use objects::{Class, Comm, Datatype, Error, Op, Result};
+use objects::comm::COLL_RULES;
+use objects::{Class, Comm, Datatype, Error, Info, Op, Result};
 
 use crate::agreement::Agreement;
 use crate::fault;
@@ -60,6 +61,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         radix: knobs.count(knob::COLL_RADIX) as u32,
         lanes_min: knobs.bytes(knob::COLL_LANES_MIN),
         host_segment: host_segment(knobs, job).filter(|_| !is_on_one_host),
+        piece: knobs.bytes(knob::COLL_PIECE),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,
         reproducible: knobs.is_on(knob::COLL_REPRODUCIBLE),
     }
@@ -75,6 +77,19 @@ pub(crate) fn planner(knobs: &Knobs, thresholds: &Thresholds) -> Result<Planner>
         planner.selection_mut().prefer_all(rules);
     }
     Ok(planner)
+}
+
+/// Makes the rules in the hints of a new communicator known. MPI_ERR_INFO_VALUE if a rule cannot be
+/// parsed.
+pub fn add_rules(given: &Info) -> Result<()> {
+    let Some(text) = given.value(COLL_RULES)? else { return Ok(()) };
+    let invalid = |why: String| Error::new(Class::InfoValue, format!("{COLL_RULES}: {why}"));
+    let text = std::str::from_utf8(text).map_err(|why| invalid(why.to_string()))?;
+    let rules = rule_text::parse(text, config::parse_bytes).map_err(invalid)?;
+    with(|p| {
+        p.core()?.planner.get_mut().add_rules(text, rules);
+        Ok(())
+    })
 }
 
 /// Returns how the ranks of this host use the segment of a communicator over several hosts.

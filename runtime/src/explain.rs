@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bootstrap::Job;
-use collectives::{HostSegment, Thresholds};
+use collectives::{HostSegment, Planner, Thresholds};
 use config::{Knobs, Origin, ProgressMode, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
@@ -70,6 +70,17 @@ pub(crate) fn explain(
         add("settings", set.join(", "));
     }
     lines
+}
+
+/// Returns which algorithms collectives on MPI_COMM_WORLD take, by the sizes from which on they do.
+pub(crate) fn algorithms(
+    job: &Job,
+    thresholds: &Thresholds,
+    planner: &Planner,
+) -> (String, String) {
+    let is_counted = thresholds.oversubscribed_max.is_some();
+    let has_segment = thresholds.shm && (is_counted || job.size <= MAX_FLAGS_RANKS);
+    ("algorithms".to_owned(), planner.describe(job.size, has_segment, show_bytes))
 }
 
 /// Why a rank of a larger job uses no shared memory.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bootstrap::{Job, WORLD_CONTEXT};
-use collectives::RankLocation;
+use collectives::{Level, RankLocation};
 use config::{Knobs, knob};
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result, SignatureWord};
@@ -121,16 +121,21 @@ impl Core {
             device_polled: endpoint.inter().is_some(),
             max_sleep: if job.survives_failures() { FAILURE_CHECK } else { ORPHAN_CHECK },
         });
+        let thresholds = collective::thresholds(knobs, &job);
+        let mut planner = collective::planner(knobs, &thresholds)?;
+        let hosts = job.host_table();
+        let hosts = hosts.map_err(|error| Error::new(Class::Other, error.to_string()))?;
+        planner.set_world_locations(locations(&job, knobs, &hosts));
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
         {
             // A launcher that has exited needs no report.
-            let lines = explain::explain(&job, knobs, &endpoint, (spin, &rejected));
+            let mut lines = explain::explain(&job, knobs, &endpoint, (spin, &rejected));
+            lines.push(explain::algorithms(&job, &thresholds, &planner));
             let _ = control.explain(lines);
         }
         let settings = Settings { unexpected_bytes_per_peer: unexpected_share(knobs, job.size) };
         let world_group = Group::world(job.size);
-        let thresholds = collective::thresholds(knobs, &job);
         let mut core = Core {
             stack: Stack::new(endpoint, Engine::new(me, settings)),
             collectives: collectives::Active::new(),
@@ -141,7 +146,7 @@ impl Core {
             report_io: knobs.is_on(knob::REPORT_IO),
             explains: knobs.is_on(knob::REPORT_TRANSPORTS),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
-            planner: RefCell::new(collective::planner(knobs, &thresholds)?),
+            planner: RefCell::new(planner),
             world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, world_group),
             comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
@@ -151,10 +156,6 @@ impl Core {
             unannounced: Vec::new(),
             job,
         };
-        let hosts = core.job.host_table();
-        let hosts = hosts.map_err(|error| Error::new(Class::Other, error.to_string()))?;
-        let locations = hosts.iter().map(|&host| RankLocation::on_host(host.into())).collect();
-        core.planner.get_mut().set_world_locations(locations);
         if core.job.survives_failures() {
             core.stack.pt2pt().set_all_learn_of_failures();
         }
@@ -317,4 +318,29 @@ impl Process {
     pub fn universe_size(&self) -> u32 {
         self.core.as_deref().map_or(1, |core| core.job.size)
     }
+}
+
+/// Returns the locations of all ranks, of which those of this host have places within it; empty if
+/// there is one host without places.
+fn locations(job: &Job, knobs: &Knobs, host_of: &[u32]) -> Vec<RankLocation> {
+    let places = job.places();
+    if host_of.is_empty() && places.is_empty() {
+        return Vec::new();
+    }
+    let per_switch = knobs.count(knob::TOPOLOGY_HOSTS_PER_SWITCH);
+    let mut locations: Vec<RankLocation> = (0..job.size as usize)
+        .map(|rank| {
+            let host = u64::from(host_of.get(rank).copied().unwrap_or(0));
+            let mut location = RankLocation::on_host(host);
+            location.0[Level::Switch as usize] = host.checked_div(per_switch);
+            location
+        })
+        .collect();
+    for (&rank, place) in job.local_ranks().iter().zip(places) {
+        let parts = [Level::Package, Level::NumaNode, Level::L3Cache];
+        for (level, part) in parts.into_iter().zip(place) {
+            locations[rank as usize].0[level as usize] = part.map(u64::from);
+        }
+    }
+    locations
 }

@@ -69,3 +69,33 @@ pub fn ring(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
         b.copy(own, blocks[0]);
     }
 }
+
+/// For an even number of ranks, in size / 2 rounds. Ranks 2p and 2p + 1 are a pair. They exchange
+/// their blocks; then each rank passes on the two blocks that it has got last, to its other
+/// neighbour and to its partner in turn (Chen et al., "Performance evaluation of allgather
+/// algorithms on terascale Linux cluster with fast Ethernet", 2005).
+///
+/// In round i an even rank gets the blocks of the pair (i + 1) / 2 before its own if i is odd, and
+/// of the pair i / 2 after it if i is even; an odd rank those on the other side.
+pub fn neighbor_exchange(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
+    debug_assert!(pos.size.is_multiple_of(2));
+    let (partner, pairs) = (pos.rank ^ 1, pos.size / 2);
+    let is_even = pos.rank.is_multiple_of(2);
+    let outer = if is_even { pos.behind(1) } else { pos.ahead(1) };
+    let mine = Position::new(pos.rank / 2, pairs);
+    let of_pair = |pair: u32| [blocks[2 * pair as usize], blocks[2 * pair as usize + 1]];
+    b.recv(partner, blocks[partner as usize]);
+    b.send(partner, own);
+    b.copy(own, blocks[pos.rank as usize]);
+    b.round();
+    let mut last = mine.rank;
+    for round in 1..pairs {
+        let is_outer = !round.is_multiple_of(2);
+        let (with, by) = if is_outer { (outer, round.div_ceil(2)) } else { (partner, round / 2) };
+        let pair = if is_even == is_outer { mine.behind(by) } else { mine.ahead(by) };
+        of_pair(pair).into_iter().for_each(|block| b.recv(with, block));
+        of_pair(last).into_iter().for_each(|block| b.send(with, block));
+        b.round();
+        last = pair;
+    }
+}

@@ -46,10 +46,21 @@ fn travelling(size: u32, reach: u32) -> impl Iterator<Item = (u32, u32)> {
 
 /// Straight from buffer to buffer: in step k to the rank k ahead and from the rank k before, with a
 /// bounded number of steps under way.
+pub fn scattered(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
+    for by in 1..pos.size {
+        b.recv(pos.behind(by), to[pos.behind(by) as usize]);
+        b.send(pos.ahead(by), from[pos.ahead(by) as usize]);
+    }
+    b.copy(from[pos.rank as usize], to[pos.rank as usize]);
+}
+
+/// Straight from buffer to buffer, one step after the other: each rank sends to one rank at a time,
+/// and no rank is sent to by two.
 pub fn pairwise(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
     for by in 1..pos.size {
         b.recv(pos.behind(by), to[pos.behind(by) as usize]);
         b.send(pos.ahead(by), from[pos.ahead(by) as usize]);
+        b.round();
     }
     b.copy(from[pos.rank as usize], to[pos.rank as usize]);
 }

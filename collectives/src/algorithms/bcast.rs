@@ -77,3 +77,53 @@ fn ring(b: &mut Builder, tree: Binomial, bytes: Extent) {
         b.round();
     }
 }
+
+/// The most pieces of a vector.
+const MAX_PIECES: u64 = 1024;
+
+/// From rank to rank in pieces of so many bytes: each rank sends a piece on while it receives the
+/// next one.
+pub fn chain(b: &mut Builder, pos: Position, root: u32, data: Extent, piece: u64) {
+    let node = pos.behind(root);
+    let parent = (node > 0).then(|| pos.behind(1));
+    let child = (node + 1 < pos.size).then(|| pos.ahead(1));
+    pipeline(b, (parent, child.as_slice()), data, piece);
+}
+
+/// In pieces of so many bytes down a tree in which the root has one child and each other rank two:
+/// no rank sends more than twice the data, and the root sends it once.
+pub fn binary_tree(b: &mut Builder, pos: Position, root: u32, data: Extent, piece: u64) {
+    let node = pos.behind(root);
+    let rank = |node: u32| Position::new(root, pos.size).ahead(node);
+    let below = if node == 0 { 1..2 } else { 2 * node..2 * node + 2 };
+    let children: Vec<u32> = below.filter(|&node| node < pos.size).map(rank).collect();
+    let parent = (node > 0).then(|| rank(node / 2));
+    pipeline(b, (parent, &children), data, piece);
+}
+
+/// Receives one piece after the other and sends each on while the next one arrives.
+fn pipeline(
+    b: &mut Builder,
+    (parent, children): (Option<u32>, &[u32]),
+    data: Extent,
+    piece_bytes: u64,
+) {
+    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    if parent.is_none() {
+        b.copy(data, bytes);
+    }
+    let count = bytes.count.div_ceil(piece_bytes.max(1)).clamp(1, MAX_PIECES);
+    let part = |index: u64| bytes.range(&piece(bytes.count, count, index));
+    for index in 0..=count {
+        if let Some(parent) = parent.filter(|_| index < count) {
+            b.recv(parent, part(index));
+        }
+        if let Some(before) = index.checked_sub(1) {
+            children.iter().for_each(|&child| b.send(child, part(before)));
+        }
+        b.round();
+    }
+    if parent.is_some() {
+        b.copy(bytes, data);
+    }
+}

@@ -34,6 +34,7 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
         lanes_min: at(),
         radix: 2 + (at() % 7) as u32,
         host_segment,
+        piece: 1 + at() % 2001,
         window: 2 + (at() % 7) as u32,
         reproducible: at() == 0,
     }

@@ -81,9 +81,11 @@ pub fn cvar_kind(knob: &Knob) -> CvarKind {
     match knob.kind {
         Kind::Bytes { .. } | Kind::Count { .. } => CvarKind::Number,
         Kind::Switch | Kind::Choice(_) => CvarKind::Word,
-        Kind::SizeOrAuto { .. } | Kind::Time { .. } | Kind::Index { .. } | Kind::Name => {
-            CvarKind::Text
-        }
+        Kind::SizeOrAuto { .. }
+        | Kind::Time { .. }
+        | Kind::Index { .. }
+        | Kind::Name
+        | Kind::Text => CvarKind::Text,
     }
 }
 

@@ -62,6 +62,10 @@ enum Command {
         /// Print one line for each hardware thread, for programs
         #[arg(long)]
         threads: bool,
+        /// A machine that is not there, in hwloc's words, in place of this one: "pack:2 numa:2
+        /// l3:2 core:4 pu:2"
+        #[arg(long, value_name = "MACHINE")]
+        synthetic: Option<String>,
     },
     /// Print the version
     Version,
@@ -74,7 +78,7 @@ fn main() -> ExitCode {
         Command::Doctor { rdma } => doctor::run(rdma),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
-        Command::Topology { threads } => topology::print(threads),
+        Command::Topology { threads, synthetic } => topology::print(threads, synthetic.as_deref()),
         Command::Version => {
             println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));
             Ok(())

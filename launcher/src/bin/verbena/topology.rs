@@ -8,9 +8,14 @@ use hwlocality::object::types::ObjectType;
 use launcher::binding::{Machine, Thread, ranges};
 
 /// Prints a summary of the machine, or a line for each hardware thread.
-pub(crate) fn print(threads: bool) -> Result<(), String> {
-    let machine =
-        look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?;
+pub(crate) fn print(threads: bool, synthetic: Option<&str>) -> Result<(), String> {
+    let machine = match synthetic {
+        Some(text) => imagine(text)
+            .map_err(|error| format!("hwloc does not understand the machine `{text}`: {error}"))?,
+        None => {
+            look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?
+        }
+    };
     if machine.threads.is_empty() {
         return Err("hwloc lists no processor that this process may use".into());
     }
@@ -24,17 +29,28 @@ pub(crate) fn print(threads: bool) -> Result<(), String> {
 
 /// Returns the hardware threads that this process may use.
 fn look() -> Result<Machine, Box<dyn std::error::Error>> {
-    let topology = Topology::new()?;
     let allowed = rustix::thread::sched_getaffinity(None).ok();
+    let may_use = |cpu| {
+        allowed
+            .as_ref()
+            .is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu))
+    };
+    Ok(threads_of(&Topology::new()?, may_use))
+}
+
+/// Returns all hardware threads of a machine in hwloc's words.
+fn imagine(text: &str) -> Result<Machine, Box<dyn std::error::Error>> {
+    let topology = Topology::builder().from_synthetic(text)?.build()?;
+    Ok(threads_of(&topology, |_| true))
+}
+
+fn threads_of(topology: &Topology, may_use: impl Fn(usize) -> bool) -> Machine {
     let nodes: Vec<&TopologyObject> = topology.objects_with_type(ObjectType::NUMANode).collect();
     let threads = topology.objects_with_type(ObjectType::PU).filter_map(|pu| {
         let cpu = pu.os_index()?;
-        let usable = allowed
-            .as_ref()
-            .is_none_or(|allowed| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu));
-        usable.then(|| describe(pu, cpu, &nodes))
+        may_use(cpu).then(|| describe(pu, cpu, &nodes))
     });
-    Ok(Machine { threads: threads.collect() })
+    Machine { threads: threads.collect() }
 }
 
 fn describe(pu: &TopologyObject, cpu: usize, nodes: &[&TopologyObject]) -> Thread {
@@ -86,4 +102,18 @@ fn summary(machine: &Machine) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_that_are_not_there_have_all_parts() {
+        let machine = imagine("pack:2 numa:1 l3:2 core:4 pu:1").unwrap();
+        let text = summary(&machine);
+        assert!(text.starts_with("2 packages, 2 NUMA nodes, 4 L3 caches, 16 cores, 16 "), "{text}");
+        assert!(text.contains("package 1, NUMA node 1, L3 3: cores 12-15, cpus 12-15"), "{text}");
+        assert!(imagine("sockets").is_err());
+    }
 }
