@@ -77,8 +77,8 @@ pub trait Resumable: Send {
 }
 
 /// The processes of a file, as one of them sees the others. All calls but `rank`, `size`, `host`,
-/// `drive`, `wait` and `report_progress` are collective: each member makes the same ones in the same
-/// order.
+/// `drive`, `wait` and `report_progress` are collective: each member makes the same ones in the
+/// same order.
 pub trait Members: Send + Sync {
     /// Returns this process's rank.
     fn rank(&self) -> u32;

@@ -1,8 +1,9 @@
 //! Moves the bytes of one access between the user's data and the runs of a view.
 //!
-//! A buffer that is one run of memory is read and written in place. Other buffers go through
-//! staging memory, a piece at a time, and converted ones through a buffer of the whole access. A
-//! read ends at the end of the file: what was read before it counts.
+//! A buffer that is one run of memory is read and written in place, and at once if it is one run of
+//! the file, too. Other buffers go through staging memory, a piece at a time, and converted ones
+//! through a buffer of the whole access. A read ends at the end of the file: what was read before
+//! it counts.
 //!
 //! Small pieces that lie close together are read with the holes between them, in one call
 //! ([`sieve`]). Writes do not touch a hole unless they are locked: another process may write there
@@ -65,6 +66,13 @@ fn plain(
     if view.is_empty() {
         let text = format!("cannot access {} bytes: the view shows none", buffer.len());
         return (0, Err(Error::new(Class::Io, text)));
+    }
+    if let (Some(at), Some(memory)) = (view.contiguous_at(packed), buffer.memory()) {
+        let (moved, result) = match direction {
+            Direction::Read => target.disk.read(at, memory),
+            Direction::Write => target.disk.write(at, memory),
+        };
+        return (moved as u64, result);
     }
     let mut runs = view.runs(packed);
     match buffer.memory() {

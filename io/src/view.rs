@@ -129,8 +129,21 @@ impl View {
         self.layout.runs(packed)
     }
 
+    /// Returns where a packed byte lies in the file if all bytes after it follow it there.
+    #[inline]
+    pub(crate) fn contiguous_at(&self, packed: u64) -> Option<i64> {
+        if !self.layout.is_contiguous() || self.is_empty() {
+            return None;
+        }
+        let first = self.disp.checked_add(self.layout.true_extent().0)?;
+        first.checked_add(i64::try_from(packed).ok()?)
+    }
+
     /// Returns where a packed byte lies in the file.
     pub(crate) fn byte_at(&self, packed: u64) -> Result<i64> {
+        if let Some(at) = self.contiguous_at(packed) {
+            return Ok(at);
+        }
         if self.is_empty() {
             return Ok(self.disp);
         }
@@ -224,6 +237,12 @@ mod tests {
         let ends: Vec<i64> =
             [0, 100, 101, 104, 112, 113, 124, 140].map(|size| view.end_of(size)).into();
         assert_eq!(ends, [0, 0, 1, 1, 1, 2, 2, 4]);
+        assert_eq!(view.contiguous_at(4), None);
+        let moved = Datatype::hindexed(Int, &[1], &[8], int).unwrap();
+        let all = self::view(100, int, &Datatype::resized(Int, &moved, 8, 4).unwrap()).unwrap();
+        assert_eq!((all.contiguous_at(0), all.contiguous_at(12)), (Some(108), Some(120)));
+        assert_eq!(all.runs(12).take(4).map(|run| run.at + all.disp), Some(120));
+        assert_eq!(all.contiguous_at(i64::MAX as u64), None);
         assert_eq!(view.packed(-1).unwrap_err().class(), Class::Arg);
         assert_eq!(view.etypes(6).unwrap_err().class(), Class::Arg);
     }
