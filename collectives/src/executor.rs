@@ -114,11 +114,17 @@ impl Active {
     }
 
     /// Continues an inline run as a collective like all others.
-    pub fn resume_as_active(&mut self, Suspended(running): Suspended) -> CollectiveId {
+    pub fn resume_as_active(&mut self, run: Suspended) -> CollectiveId {
+        let Suspended { plan, sequence, cursor } = run;
+        self.activate(|open| Running::new(plan, sequence, cursor, open, None))
+    }
+
+    /// Adds a collective that `make` makes, with an empty list that has had space before.
+    fn activate(&mut self, make: impl FnOnce(Vec<RequestId>) -> Running) -> CollectiveId {
         let slot = self.vacancy();
         let entry = &mut self.entries[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
-        entry.running = Some(*running);
+        entry.running = Some(make(std::mem::take(&mut entry.open)));
         self.live.push(slot);
         id
     }
@@ -313,7 +319,7 @@ impl Active {
             self.vacate(slot);
         }
         if let Some(rest) = rest {
-            self.resume_as_active(Suspended(Box::new(rest)));
+            self.activate(|_| rest);
         }
     }
 

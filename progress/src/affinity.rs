@@ -68,8 +68,9 @@ fn migrate(cpu: usize, before: &CpuSet) {
 
 /// Returns this rank's own processor among those that all ranks may use; `None` if ranks are more.
 fn own_cpu(allowed: &CpuSet, rank: usize, ranks: usize) -> Option<usize> {
-    let all: Vec<usize> = (0..8 * SET_BYTES).filter(|&cpu| has(allowed, cpu)).collect();
-    if all.len() < ranks { None } else { all.get(rank * all.len() / ranks).copied() }
+    let all = || (0..8 * SET_BYTES).filter(|&cpu| has(allowed, cpu));
+    let count = all().count();
+    if count < ranks { None } else { all().nth(rank * count / ranks) }
 }
 
 /// Returns the processor that runs the calling thread, at least now.

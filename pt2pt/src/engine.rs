@@ -12,6 +12,7 @@ use crate::matching::{Posted, Unexpected};
 use crate::message::{Completion, MessageWait, Notice, Unfinished};
 use crate::peers::Peers;
 use crate::requests::{Request, Requests, State};
+use crate::spare_regions::SpareRegions;
 use crate::unexpected::Arrived;
 
 /// Settings of an engine.
@@ -43,6 +44,8 @@ pub struct Engine {
     pub(crate) transfers: VecDeque<RequestId>,
     /// Registrations to end.
     pub(crate) releases: Vec<(Peer, Region)>,
+    /// Boxes that requests no longer use, for the next ones.
+    pub(crate) spare_regions: SpareRegions,
     /// Frames that may have arrived matter for what is queued: a peer has requested data, or an
     /// envelope found no space or credit.
     pub(crate) poll_wanted: bool,
@@ -72,6 +75,7 @@ impl Engine {
             ready_peers: VecDeque::new(),
             transfers: VecDeque::new(),
             releases: Vec::new(),
+            spare_regions: SpareRegions::default(),
             poll_wanted: false,
             has_pending: false,
             news: false,

@@ -32,6 +32,7 @@ mod rendezvous;
 mod requests;
 mod self_send;
 mod send;
+mod spare_regions;
 mod unexpected;
 
 pub use engine::{Engine, Settings};

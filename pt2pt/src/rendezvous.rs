@@ -50,7 +50,7 @@ impl Engine {
         let request = self.requests.held(id);
         if rts.region.is_some() && request.buffer.memory().is_some() {
             request.state = State::Pulling { send: rts.send, started: false };
-            request.region = rts.region.map(Box::new);
+            request.region = rts.region.map(|region| self.spare_regions.boxed(region));
             self.transfers.push_back(id);
             self.has_pending = true;
         } else {
@@ -85,7 +85,7 @@ impl Engine {
         match Region::decode(body).filter(|_| end > 0 && request.buffer.memory().is_some()) {
             Some(theirs) => {
                 request.state = State::Writing { target, end, started: false };
-                let ours = request.region.replace(Box::new(theirs));
+                let ours = request.region.replace(self.spare_regions.boxed(theirs));
                 self.transfers.push_back(id);
                 self.has_pending = true;
                 self.release(from, ours);
@@ -132,7 +132,7 @@ impl Engine {
         *got += data.len() as u64;
         if *got >= request.bytes {
             if let State::Hybrid { .. } = request.state {
-                request.region = None;
+                self.spare_regions.give(request.region.take());
             }
             self.conclude(id);
         }
@@ -174,7 +174,7 @@ impl Engine {
         else {
             return;
         };
-        request.region = None;
+        self.spare_regions.give(request.region.take());
         let peer = request.peer;
         self.requests.complete(id, false);
         self.send_done(peer, theirs);

@@ -201,7 +201,8 @@ impl Engine {
             && request.bytes >= from
             && let Some(memory) = request.buffer.memory()
         {
-            request.region = endpoint.register(request.peer, memory, Rights::Get).map(Box::new);
+            let region = endpoint.register(request.peer, memory, Rights::Get);
+            request.region = region.map(|region| self.spare_regions.boxed(region));
         }
     }
 }
@@ -225,6 +226,7 @@ impl Engine {
     pub(crate) fn release(&mut self, peer: Peer, region: Option<Box<Region>>) {
         if let Some(region) = region {
             self.releases.push((peer, *region));
+            self.spare_regions.give(Some(region));
             self.has_pending = true;
         }
     }

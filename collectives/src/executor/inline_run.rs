@@ -5,7 +5,6 @@
 //! the run has stopped and finds the same again.
 
 use super::cursor::{Cursor, SyncResult};
-use super::running::Running;
 use crate::plan::Plan;
 
 /// A collective that its caller runs by itself.
@@ -16,7 +15,11 @@ pub struct InlineRun<'a> {
 }
 
 /// An inline run that continues as a collective like all others.
-pub struct Suspended(pub(super) Box<Running>);
+pub struct Suspended {
+    pub(super) plan: Plan,
+    pub(super) sequence: i32,
+    pub(super) cursor: Cursor,
+}
 
 impl<'a> InlineRun<'a> {
     /// The `sequence`th collective of its communicator; see [`Plan::may_run_inline`].
@@ -49,12 +52,7 @@ impl<'a> InlineRun<'a> {
     /// Gives up a run that is not over.
     #[cold]
     pub fn suspend(self) -> Suspended {
-        Suspended(Box::new(Running::new(
-            self.plan.clone(),
-            self.sequence,
-            self.cursor,
-            Vec::new(),
-            None,
-        )))
+        let InlineRun { plan, sequence, cursor } = self;
+        Suspended { plan: plan.clone(), sequence, cursor }
     }
 }
