@@ -109,6 +109,12 @@ impl Algorithm {
         matches!(self, Algorithm::SegmentCounter | Algorithm::SegmentFlags)
     }
 
+    /// True when the order in which it combines operands depends on the number of ranks alone, and
+    /// is that of the others for which this is true.
+    pub(crate) fn is_reproducible(self) -> bool {
+        matches!(self, Algorithm::Binomial | Algorithm::Ordered | Algorithm::Only)
+    }
+
     /// True for compositions over the levels of the machine.
     pub(crate) fn is_composition(self) -> bool {
         matches!(self, Algorithm::Leaders | Algorithm::Lanes)

@@ -108,6 +108,18 @@ impl CollArgs<'_> {
         }
     }
 
+    /// True for operations in which the order of ranks' operands is the algorithm's.
+    pub(crate) fn reduces(&self) -> bool {
+        matches!(
+            self,
+            CollArgs::Reduce { .. }
+                | CollArgs::Allreduce { .. }
+                | CollArgs::ReduceScatter { .. }
+                | CollArgs::Scan { .. }
+                | CollArgs::Exscan { .. }
+        )
+    }
+
     /// The operation.
     pub fn kind(&self) -> CollectiveKind {
         match self {

@@ -18,6 +18,7 @@ use crate::builder::Builder;
 use crate::cache_key::CacheKey;
 use crate::call::Call;
 use crate::coll_args::CollArgs;
+use crate::level::{Level, RankLocation};
 use crate::operation::Operation;
 use crate::plan::{Plan, SharedSegment};
 use crate::position::Position;
@@ -26,7 +27,7 @@ use crate::schedule::Schedule;
 use crate::schedule_key::{ALLREDUCE_OF_BOTH, ScheduleKey};
 use crate::select::{Rule, Selection};
 use crate::thresholds::Thresholds;
-use crate::topology::{RankLocation, Topology};
+use crate::topology::Topology;
 
 /// Schedules kept at once; all are forgotten when there are more.
 const MAX_SCHEDULES: usize = 512;
@@ -182,6 +183,12 @@ impl Planner {
         chosen.collect::<Vec<_>>().join("; ")
     }
 
+    /// Returns the switch and the host of a process of MPI_COMM_WORLD; `None` in a job on one host.
+    pub fn world_host_of(&self, peer: Peer) -> Option<[Option<u64>; 2]> {
+        let location = self.topologies.world.get(peer.0 as usize)?;
+        Some([Level::Switch, Level::Host].map(|level| location.0[level as usize]))
+    }
+
     /// Makes the table of a communicator from the locations of its processes, unless it has one.
     fn locate(&mut self, comm: &Comm) {
         let Topologies { world, of_comm, .. } = &self.topologies;
@@ -282,10 +289,11 @@ impl Planner {
         self.check_members(comm)?;
         let mut call = Call::new(operation, comm)?;
         self.locate(comm);
-        let members = self.position(comm).host_members().cloned();
         call.key.rules = self.rules_of(comm.coll_rules());
         let selection = self.selection(call.key.rules);
-        let may_use = selection.may_use_segment(operation.kind(), members.is_some());
+        let position = self.position(comm);
+        let may_use = selection.may_use_segment(operation.kind(), position);
+        let members = position.host_members().cloned();
         let segment = segment
             .filter(|_| may_use)
             .map(|segment| SharedSegment { segment: segment.clone(), members });

@@ -54,6 +54,8 @@ pub struct Selection {
     /// See [`Thresholds::host_segment`].
     host_segment: Option<HostSegment>,
     limits: Limits,
+    /// For communicators on this host alone, in a job over several hosts; `None`: no other rules.
+    one_host: Option<Box<Selection>>,
 }
 
 impl Selection {
@@ -86,16 +88,20 @@ impl Selection {
             oversubscribed_max: max.unwrap_or(0),
             host_segment,
             limits,
+            one_host: t.of_one_host().map(|t| Box::new(Selection::new(&t))),
         }
     }
 
     /// Puts a rule before all others, as a configuration does.
     pub fn prefer(&mut self, rule: Rule) {
-        self.rules.insert(0, rule);
+        self.prefer_all(vec![rule]);
     }
 
     /// Puts rules before all others, in their order.
     pub fn prefer_all(&mut self, rules: Vec<Rule>) {
+        if let Some(one_host) = &mut self.one_host {
+            one_host.prefer_all(rules.clone());
+        }
         self.rules.splice(0..0, rules);
     }
 
@@ -104,14 +110,20 @@ impl Selection {
         &self.rules
     }
 
-    /// True when some calls of an operation use a collective segment. `has_levels`: of the ranks of
-    /// one of several hosts.
-    pub fn may_use_segment(&self, kind: CollectiveKind, has_levels: bool) -> bool {
-        if has_levels {
+    /// True when some calls of an operation use a collective segment: that of all ranks, or where
+    /// `pos` has levels, of the ranks of one host.
+    pub fn may_use_segment(&self, kind: CollectiveKind, pos: Position) -> bool {
+        if pos.host_members().is_some() {
             let is_composed = |rule: &Rule| rule.kind == kind && rule.algorithm.is_composition();
             return self.host_segment.is_some() && self.rules.iter().any(is_composed);
         }
-        self.rules.iter().any(|rule| rule.kind == kind && rule.algorithm.uses_segment())
+        let is_on_one_host = pos.hosts() == 1;
+        is_on_one_host
+            && self
+                .of_call(pos)
+                .rules
+                .iter()
+                .any(|rule| rule.kind == kind && rule.algorithm.uses_segment())
     }
 
     /// The algorithm for a call. `has_segment`: the ranks share a collective segment.
@@ -124,8 +136,11 @@ impl Selection {
             }
             _ => true,
         };
+        // Rules of a configuration give way to it.
+        let must_reproduce = self.limits.reproducible && args.reduces();
         let can = |algorithm: Algorithm| {
             algorithm.can(args, pos)
+                && (!must_reproduce || algorithm.is_reproducible())
                 && (has_segment || !algorithm.uses_segment())
                 && is_short(algorithm)
         };
@@ -141,11 +156,16 @@ impl Selection {
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
     }
 
+    /// The selection for a communicator: that of one host where all its ranks are on one.
+    fn of_call(&self, pos: Position) -> &Selection {
+        self.one_host.as_deref().filter(|_| pos.hosts() == 1).unwrap_or(self)
+    }
+
     /// This rank's schedule for a call. `has_segment`: the ranks share a collective segment.
     pub fn schedule(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Schedule {
         let mut b = Builder::new();
         b.keep_empty(args.is_empty(pos.size));
-        self.write_call(&mut b, args, pos, has_segment);
+        self.of_call(pos).write_call(&mut b, args, pos, has_segment);
         b.finish()
     }
 

@@ -64,6 +64,18 @@ pub struct Thresholds {
     pub reproducible: bool,
 }
 
+impl Thresholds {
+    /// Returns those of communicators on this host alone, in a job over several hosts whose ranks
+    /// share segments here.
+    pub(crate) fn of_one_host(&self) -> Option<Thresholds> {
+        let (oversubscribed_max, shm_max) = match self.host_segment? {
+            HostSegment::Counter { max } => (Some(max), None),
+            HostSegment::Flags { max } => (None, Some(max)),
+        };
+        Some(Thresholds { oversubscribed_max, shm_max, host_segment: None, ..*self })
+    }
+}
+
 impl Default for Thresholds {
     fn default() -> Thresholds {
         Thresholds {

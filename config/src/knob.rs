@@ -319,7 +319,7 @@ knobs! {
         "use shared memory (collective segments) for small collectives within a host, in at most four communicators of each rank; sizes: coll.oversubscribed_max, coll.shm_max")
         .formerly("coll.arenas");
     COLL_SHM_MAX: Bytes = Row::bytes("coll.shm_max", 16 * K, 0..=G,
-        "with a core for each rank and at most eight ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB)")
+        "with a core for each rank and at most 128 ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB; 4 KiB among more than eight ranks)")
         .formerly("coll.flat_short");
     COLL_HIERARCHICAL: Switch = Row::switch("coll.hierarchical", true,
         "on several hosts, run collectives within each host and between hosts by few ranks of each, instead of among all ranks alike");
@@ -338,7 +338,7 @@ knobs! {
     TOPOLOGY_PRETEND_PACKAGES: Count = Row::count("topology.pretend_packages", "packages", 0, 0..=65_536,
         "processor packages that the ranks of a host are dealt to in turn when topologies are reordered, for tests (0: the real ones)");
     COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,
-        "reduce operands in an order that depends on the number of ranks alone");
+        "reduce operands in an order that depends on the number of ranks alone: the same bits on any placement and with any coll.rules, but slower");
     LAUNCH_TREE_WIDTH: Count = Row::count("launch.tree_width", "daemons", 0, 0..=65_536,
         "over several hosts, most daemons that mpiexec starts itself, and most that each daemon starts in turn (0: 32 by ssh or srun, and all of them by another agent, which may reach hosts from this one alone)");
     REPORT_TRANSPORTS: Switch = Row::switch("report.transports", false,

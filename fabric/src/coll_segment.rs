@@ -25,14 +25,22 @@ pub const SLOTS_BYTES: u64 = 192 << 10;
 pub const SLOT_ALIGN: u64 = 64;
 
 /// The most members of a segment with flags.
-pub const MAX_FLAGS_RANKS: u32 = 8;
-/// Bytes from one slot with a flag to the next. No power of two, or the slots of all members would
-/// compete for the same sets of each cache.
-pub const FLAGS_STRIDE: u64 = (16 << 10) + 3 * 64;
+pub const MAX_FLAGS_RANKS: u32 = 128;
+/// The most members whose slots have the greater size.
+pub const FEW_FLAGS_RANKS: u32 = 8;
 /// Bytes in front of a slot that hold its flag, in the line in which the slot begins.
 pub const FLAGS_HEADER: u64 = 16;
-/// Bytes of a slot with a flag.
-pub const FLAGS_SLOT_BYTES: u64 = FLAGS_STRIDE - FLAGS_HEADER;
+
+/// Returns the bytes from one slot with a flag to the next, by the number of members. No power of
+/// two, or the slots of all members would compete for the same sets of each cache.
+pub const fn flags_stride(members: u32) -> u64 {
+    (if members <= FEW_FLAGS_RANKS { 16 << 10 } else { 4 << 10 }) + 3 * 64
+}
+
+/// Returns the bytes of a slot with a flag, by the number of members.
+pub const fn flags_slot_bytes(members: u32) -> u64 {
+    flags_stride(members) - FLAGS_HEADER
+}
 
 /// Bits of a signature.
 pub const SIGNATURE_BITS: u32 = 48;
@@ -55,7 +63,7 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// Where members count in one word: a result of `*SLOT_BYTES.end()` bytes, then
     /// `max(SLOTS_BYTES, members * *SLOT_BYTES.start())` bytes of slots, which the members divide
     /// as they agree. With flags: for each member [`FLAGS_HEADER`] bytes and its slot,
-    /// [`FLAGS_STRIDE`] bytes from one to the next.
+    /// [`flags_stride`] bytes from one to the next.
     fn slots(&self, round: u64) -> UserBuf;
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most

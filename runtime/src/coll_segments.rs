@@ -1,16 +1,14 @@
 //! Allocation of collective segments (see [`fabric::coll_segment`]) to communicators.
 //!
-//! If all ranks are on one host, MPI_COMM_WORLD has the first segment of rank 0, and each rank owns
-//! more for other communicators. A process that proposes a context id reserves one of its segments
-//! with it, so the agreed id names the segment. The members use it only if its owner is one of
-//! them, since disjoint groups of one call share an id.
+//! The members of a communicator that are on one host share a segment. MPI_COMM_WORLD has the first
+//! segment of the lowest rank of each host, and each rank owns more for other communicators. A
+//! process that proposes a context id reserves one of its segments with it, so the largest proposal
+//! of a host names the segment there. The members use it only if its owner is one of them, since
+//! disjoint groups of one call share an agreement.
 //!
-//! In a job over several hosts, the ranks of each host share a segment for MPI_COMM_WORLD: the
-//! first one of the lowest of them. Other communicators have none there.
-//!
-//! Intercommunicators and communicators of one process have no segment.
-//! If segments use flags, communicators of more than [`MAX_FLAGS_RANKS`] have none. A communicator
-//! that is made while all segments of its proposer are in use has none. These use messages.
+//! Intercommunicators have no segment, and where a communicator has one member on a host, the host
+//! has none. If segments use flags, more than [`MAX_FLAGS_RANKS`] members have none. Where all
+//! segments of the proposer are in use, there is none. These use messages.
 
 use collectives::{HostSegment, Thresholds};
 use fabric::Peer;
@@ -19,6 +17,27 @@ use objects::{Class, Comm, Error, Result};
 use shm_transport::{COLL_SEGMENTS, Segment, SyncKind};
 
 use crate::context_id;
+
+/// This process's host.
+#[derive(Clone, Copy)]
+pub(crate) struct Host<'a> {
+    /// The memory of its ranks.
+    pub(crate) segment: &'a Segment,
+    /// Its ranks in MPI_COMM_WORLD, in rising order.
+    pub(crate) ranks: &'a [u32],
+}
+
+impl Host<'_> {
+    /// Returns the local rank of a process of this host.
+    fn local_rank(&self, peer: Peer) -> Option<u32> {
+        self.ranks.binary_search(&peer.0).ok().map(|local| local as u32)
+    }
+
+    /// Returns the local ranks of a communicator's members on this host, in the order of its ranks.
+    fn members(&self, comm: &Comm) -> Vec<u32> {
+        comm.group().iter().filter_map(|peer| self.local_rank(peer)).collect()
+    }
+}
 
 /// The collective segments that a process owns.
 pub(crate) struct CollSegments {
@@ -51,10 +70,10 @@ impl CollSegments {
     }
 
     /// Reserves the first free segment of this process; returns its index.
-    pub(crate) fn reserve(&mut self, host: Option<&Segment>) -> Option<u32> {
+    pub(crate) fn reserve(&mut self, host: Option<Host>) -> Option<u32> {
         let (host, sync) = (host?, self.sync?);
         let is_free = |own: &OwnSegment, index| {
-            !own.is_reserved && host.renew_coll_segment(sync, index, own.leases)
+            !own.is_reserved && host.segment.renew_coll_segment(sync, index, own.leases)
         };
         let (own, index) =
             self.own.iter_mut().zip(0..).find(|(own, index)| is_free(own, *index))?;
@@ -69,67 +88,63 @@ impl CollSegments {
         }
     }
 
-    /// Gives a communicator the segment that its context id names, if any; MPI_ERR_NO_MEM if this
-    /// process cannot map the segment.
-    pub(crate) fn attach(&mut self, host: Option<&Segment>, comm: &mut Comm) -> Result<()> {
-        let Some((owner, index)) = context_id::segment(comm.context()) else { return Ok(()) };
-        let is_for_comm = self.can_have_segment(comm.size()) && comm.group().contains(Peer(owner));
+    /// Gives a communicator the segment that the largest proposal of this host names, if any;
+    /// MPI_ERR_NO_MEM if this process cannot map the segment.
+    pub(crate) fn attach(
+        &mut self,
+        host: Option<Host>,
+        comm: &mut Comm,
+        proposal: u64,
+    ) -> Result<()> {
+        let (Some(host), Some((owner, index))) = (host, context_id::segment(proposal)) else {
+            return Ok(());
+        };
+        let members = host.members(comm);
+        let local = host.local_rank(Peer(owner)).filter(|local| members.contains(local));
+        let local = local.filter(|_| self.can_have_segment(members.len()));
         if owner == self.rank {
             let own = &mut self.own[index as usize];
             own.is_reserved = false;
-            own.leases += if is_for_comm { comm.size().into() } else { 0 };
+            own.leases += if local.is_some() { members.len() as u64 } else { 0 };
         }
-        if is_for_comm { self.lease(host, owner, index, comm) } else { Ok(()) }
+        match local {
+            Some(owner) => self.lease(host, (owner, index), &members, comm),
+            None => Ok(()),
+        }
     }
 
     /// Gives MPI_COMM_WORLD its segment.
-    pub(crate) fn attach_world(&mut self, host: Option<&Segment>, world: &mut Comm) -> Result<()> {
-        if !self.can_have_segment(world.size()) {
+    pub(crate) fn attach_world(&mut self, host: Option<Host>, world: &mut Comm) -> Result<()> {
+        let Some(host) = host else { return Ok(()) };
+        let members = host.members(world);
+        if !self.can_have_segment(members.len()) {
             return Ok(());
         }
-        self.own[0].is_reserved = self.rank == 0;
-        self.lease(host, 0, 0, world)
+        self.own[0].is_reserved = host.ranks[0] == self.rank;
+        self.lease(host, (0, 0), &members, world)
     }
 
-    /// Gives MPI_COMM_WORLD of a job over several hosts the segment of this host's ranks, of which
-    /// this process is number `me` of `size`.
-    pub(crate) fn attach_host(
-        &mut self,
-        host: Option<&Segment>,
-        (me, size): (u32, u32),
-        world: &mut Comm,
-    ) -> Result<()> {
-        if !self.can_have_segment(size) {
-            return Ok(());
-        }
-        let members: Vec<u32> = (0..size).collect();
-        self.lease_to(host, (0, 0), (&members, me), world)
+    /// Returns true if so many members on a host can have a segment.
+    fn can_have_segment(&self, members: usize) -> bool {
+        let can = |sync| sync == SyncKind::Counter || members <= MAX_FLAGS_RANKS as usize;
+        members > 1 && self.sync.is_some_and(can)
     }
 
-    /// Returns true if a communicator of `size` processes can have a segment.
-    fn can_have_segment(&self, size: u32) -> bool {
-        let can = |sync| sync == SyncKind::Counter || size <= MAX_FLAGS_RANKS;
-        size > 1 && self.sync.is_some_and(can)
-    }
-
-    /// Maps a segment for a communicator.
-    fn lease(&self, host: Option<&Segment>, owner: u32, index: u32, comm: &mut Comm) -> Result<()> {
-        let members: Vec<u32> = comm.group().iter().map(|peer| peer.0).collect();
-        let me = comm.rank();
-        self.lease_to(host, (owner, index), (&members, me), comm)
-    }
-
-    /// Maps a segment whose members, `me` among them, are ranks of this host.
-    fn lease_to(
+    /// Maps a segment, by the local rank of its owner and its index there, for the local ranks
+    /// `members`, this process among them.
+    fn lease(
         &self,
-        host: Option<&Segment>,
+        host: Host,
         (owner, index): (u32, u32),
-        (members, me): (&[u32], u32),
+        members: &[u32],
         comm: &mut Comm,
     ) -> Result<()> {
-        let (Some(sync), Some(host)) = (self.sync, host) else { return Ok(()) };
+        let own = host.local_rank(Peer(self.rank));
+        let me = members.iter().position(|member| Some(*member) == own);
+        let (Some(sync), Some(me)) = (self.sync, me) else { return Ok(()) };
         let segment = host
-            .coll_segment(sync, owner, index, members, me)
+            .segment
+            .coll_segment(sync, owner, index, members, me as u32)
             .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
         segment.into_iter().for_each(|segment| comm.set_coll_segment(segment));
         Ok(())

@@ -15,12 +15,11 @@ use collectives::{
 };
 use config::{Knobs, knob};
 use fabric::CollectiveKind;
-use fabric::coll_segment::MAX_FLAGS_RANKS;
 use objects::buffer::Area;
 use objects::comm::COLL_RULES;
 use objects::{Class, Comm, Datatype, Error, Info, Op, Result};
 
-use crate::agreement::Agreement;
+use crate::agreement::{Agreed, Agreement};
 use crate::fault;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Process, not_running};
@@ -99,7 +98,7 @@ fn host_segment(knobs: &Knobs, job: &Job) -> Option<HostSegment> {
     match job.local_size {
         1 => None,
         _ if job.is_oversubscribed() => Some(counter),
-        size => (size <= MAX_FLAGS_RANKS).then_some(flags),
+        _ => Some(flags),
     }
 }
 
@@ -289,24 +288,28 @@ pub(crate) fn poll_for(id: CollectiveId, comm: usize) -> Option<Result<()>> {
 }
 
 impl Agreement {
-    /// Starts an allreduce that returns the largest of all members' words.
-    pub(crate) fn max(p: &mut Process, comm: usize, word: u64) -> Result<Agreement> {
-        let mut word = Box::new(word);
+    /// Starts an allreduce that returns the largest proposal of each host's members.
+    pub(crate) fn start(p: &mut Process, comm: usize, proposal: u64) -> Result<Agreement> {
+        let core = p.core.as_deref().ok_or_else(|| not_running(p.world_model.init_state))?;
+        let (host, hosts) = core.place_among_hosts(p.comm(comm)?);
+        let mut words = vec![0; hosts].into_boxed_slice();
+        words[host] = proposal;
+        let count = hosts as u64;
         let (ty, op) = (predefined_type(UINT64), predefined_op(MAX));
         // SAFETY: the box lives in the result until the collective has ended, and moving a box does
         // not move what it points to.
-        let area = unsafe { Area::of((&raw mut *word).cast(), 1, ty) };
+        let area = unsafe { Area::of(words.as_mut_ptr().cast(), count, ty) };
         let vector = Vector { send: None, recv: Some(area), ty, handle: UINT64, op: &op };
         let plan = p
-            .plan(p.comm(comm)?, &Operation::AllreduceOfBoth { vector, count: 1 })?
+            .plan(p.comm(comm)?, &Operation::AllreduceOfBoth { vector, count })?
             .of_kind(CollectiveKind::CommCreate);
-        Ok(Agreement::new(p.start_plan(comm, plan)?, word))
+        Ok(Agreement::new(p.start_plan(comm, plan)?, words, host))
     }
 
     /// Waits for the result.
-    pub(crate) fn wait(self, comm: usize) -> Result<u64> {
+    pub(crate) fn wait(self, comm: usize) -> Result<Agreed> {
         wait_for(self.id(), comm)?;
-        Ok(self.word())
+        Ok(self.agreed())
     }
 }
 

@@ -1,14 +1,15 @@
 //! New communicators: agrees on a context id (see `contexts`), then makes a `Comm`.
 //!
-//! The agreement is an allreduce over the parent, or a broadcast within the group if the rest of
-//! the parent takes no part. The number of communicators in a job is not limited.
+//! The agreement is an allreduce over the parent, or broadcasts within the group if the rest of the
+//! parent takes no part. The number of communicators in a job is not limited.
 
+use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 
-use crate::agreement::{Agreement, NewComm};
+use crate::agreement::{Agreed, Agreement, NewComm};
 use crate::control_channel::ControlChannel;
 use crate::lock::with;
-use crate::process::{Process, bad_handle};
+use crate::process::{Core, Process, bad_handle};
 use crate::request::{Request, State};
 
 pub use crate::split::split;
@@ -24,25 +25,25 @@ impl Process {
     }
 }
 
-/// Returns the largest proposal of the parent's members, of both groups if there are two.
+/// Returns what the parent's members agree on, those of both groups if there are two.
 /// `may_use_segment`: see `Core::propose` in `contexts`. Collective over `parent`.
-pub(crate) fn agree(parent: usize, may_use_segment: bool) -> Result<u64> {
+pub(crate) fn agree(parent: usize, may_use_segment: bool) -> Result<Agreed> {
     let (mine, agreement) = with(|p| {
         let mine = p.core()?.propose(may_use_segment);
-        Ok((mine, Agreement::max(p, parent, mine)?))
+        Ok((mine, Agreement::start(p, parent, mine)?))
     })?;
-    let context = agreement.wait(parent)?;
-    with(|p| p.core().map(|core| core.end_proposal(mine, context)))?;
-    Ok(context)
+    let agreed = agreement.wait(parent)?;
+    with(|p| p.core().map(|core| core.end_proposal(mine, agreed)))?;
+    Ok(agreed)
 }
 
 /// Performs MPI_Comm_dup without attributes: same members, new context. Collective.
 pub fn duplicate(parent: usize) -> Result<Comm> {
     let is_inter = with(|p| p.comm(parent).map(Comm::is_inter))?;
-    let context = agree(parent, !is_inter)?;
+    let agreed = agree(parent, !is_inter)?;
     with(|p| {
-        let comm = p.comm(parent)?.duplicate(context);
-        p.core()?.with_segment(comm)
+        let comm = p.comm(parent)?.duplicate(agreed.context);
+        p.core()?.with_segment(comm, agreed)
     })
 }
 
@@ -51,7 +52,7 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
     with(|p| {
         let comm = p.comm(parent)?.duplicate(u64::MAX >> 1);
         let mine = p.core()?.propose(!comm.is_inter());
-        let agreement = Agreement::max(p, parent, mine)?;
+        let agreement = Agreement::start(p, parent, mine)?;
         let handle = p.comms.insert(comm);
         let request = Request {
             comm: parent,
@@ -72,7 +73,7 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
 /// for the group of its owner.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
-        let me = fabric::Peer(p.core()?.job.rank);
+        let me = Peer(p.core()?.job.rank);
         check_members(p.comm(parent)?, group)?;
         Ok((p.comm(parent)?.is_inter(), me))
     })?;
@@ -80,11 +81,11 @@ pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
         let rank = group.rank_of(me);
         return split(parent, rank.map(|_| 0), rank.unwrap_or_default() as i32);
     }
-    let context = agree(parent, group.contains(me))?;
+    let agreed = agree(parent, group.contains(me))?;
     let Some(rank) = group.rank_of(me) else { return Ok(None) };
     with(|p| {
-        let comm = p.comm(parent)?.derive(context, rank, group.clone());
-        p.core()?.with_segment(comm).map(Some)
+        let comm = p.comm(parent)?.derive(agreed.context, rank, group.clone());
+        p.core()?.with_segment(comm, agreed).map(Some)
     })
 }
 
@@ -102,7 +103,7 @@ fn check_members(comm: &Comm, group: &Group) -> Result<()> {
 /// only. The first member proposes the context; no other process proposes the same number.
 pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Comm>> {
     let (me, channel) = with(|p| {
-        let me = fabric::Peer(p.core()?.job.rank);
+        let me = Peer(p.core()?.job.rank);
         let comm = p.comm(parent)?;
         if comm.is_inter() {
             return Err(Error::new(
@@ -114,34 +115,51 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
         Ok((me, ControlChannel::from_comm(comm.context(), tag)))
     })?;
     let Some(rank) = group.rank_of(me) else { return Ok(None) };
-    let context = agree_in_group(channel, group, rank)?;
+    let agreed = agree_in_group(channel, group, rank)?;
     with(|p| {
-        let comm = p.comm(parent)?.derive(context, rank, group.clone());
-        p.core()?.with_segment(comm).map(Some)
+        let comm = p.comm(parent)?.derive(agreed.context, rank, group.clone());
+        p.core()?.with_segment(comm, agreed).map(Some)
     })
 }
 
-/// Returns the context that the first member of `group` proposes. Collective over `group`.
-fn agree_in_group(channel: ControlChannel, group: &Group, rank: u32) -> Result<u64> {
-    let mine = if rank == 0 { with(|p| p.core().map(|core| core.propose(true)))? } else { 0 };
-    let mut word = mine.to_ne_bytes();
-    channel.broadcast(group, rank, 0, &mut word)?;
-    let context = u64::from_ne_bytes(word);
-    with(|p| p.core().map(|core| core.end_proposal(mine, context)))?;
-    Ok(context)
+/// Returns what the members of `group` agree on: the context that the first member proposes, and
+/// the segment that the first member on each host proposes. Collective over `group`.
+fn agree_in_group(channel: ControlChannel, group: &Group, rank: u32) -> Result<Agreed> {
+    let is_here = |core: &Core, peer: Peer| core.job.local_ranks().binary_search(&peer.0).is_ok();
+    let (here, mine) = with(|p| {
+        let core = p.core()?;
+        let ranks = (0..).zip(group.iter()).filter(|(_, peer)| is_here(core, *peer));
+        let here: Vec<u32> = ranks.map(|(rank, _)| rank).collect();
+        let proposal = if here.first() == Some(&rank) { core.propose(true) } else { 0 };
+        Ok((here, proposal))
+    })?;
+    let broadcast = |group: &Group, rank: u32| {
+        let mut word = mine.to_ne_bytes();
+        channel.broadcast(group, rank, 0, &mut word)?;
+        Ok(u64::from_ne_bytes(word))
+    };
+    let context = broadcast(group, rank)?;
+    let on_host = match here.iter().position(|member| *member == rank) {
+        _ if here.len() == group.size() as usize => context,
+        Some(rank) => broadcast(&group.incl(&here)?, rank as u32)?,
+        None => return Err(Error::internal("a process is on another host than itself")),
+    };
+    let agreed = Agreed { context, on_host };
+    with(|p| p.core().map(|core| core.end_proposal(mine, agreed)))?;
+    Ok(agreed)
 }
 
 /// Performs MPI_Comm_create_from_group, without hints and error handler; `None` for the empty
 /// group. Collective over `group`.
 pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
-    let me = with(|p| p.core().map(|core| fabric::Peer(core.job.rank)))?;
+    let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
     if group.is_empty() {
         return Ok(None);
     }
     let rank = group
         .rank_of(me)
         .ok_or_else(|| Error::new(Class::Group, "invalid group: this process is not a member"))?;
-    let context = agree_in_group(ControlChannel::from_tag(text), group, rank)?;
-    let comm = Comm::new("", context, rank, group.clone());
-    with(|p| p.core()?.with_segment(comm).map(Some))
+    let agreed = agree_in_group(ControlChannel::from_tag(text), group, rank)?;
+    let comm = Comm::new("", agreed.context, rank, group.clone());
+    with(|p| p.core()?.with_segment(comm, agreed).map(Some))
 }

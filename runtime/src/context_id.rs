@@ -42,7 +42,12 @@ pub(crate) fn number(context: u64) -> u64 {
 pub(crate) fn segment(context: u64) -> Option<(u32, u32)> {
     let segment = (context >> RANK_BITS) as u32 % (1 << (BELOW_BITS - RANK_BITS));
     let index = COLL_SEGMENTS.checked_sub(segment)?;
-    (segment > 0).then_some((context as u32 % (1 << RANK_BITS), index))
+    (segment > 0).then_some((proposer(context), index))
+}
+
+/// Returns the rank in MPI_COMM_WORLD of the process that proposed a context id.
+pub(crate) fn proposer(context: u64) -> u32 {
+    context as u32 % (1 << RANK_BITS)
 }
 
 /// The bit that only contexts of no communicator have.

@@ -3,11 +3,17 @@
 //! Context ids are never reused. Each process proposes a number that it never proposes again,
 //! combined with its rank, so no two proposals of a job are equal. The members take the largest.
 //! Two agreements that run at once in different threads therefore never take the same id.
+//!
+//! A proposal names a collective segment as well. The members on each host take the segment that
+//! the largest proposal of their host names; see `coll_segments`.
 
+use bootstrap::Job;
+use fabric::Peer;
 use objects::{Comm, Result};
-use shm_transport::{Segment, ShmTransport};
+use shm_transport::ShmTransport;
 
-use crate::agreement::NewComm;
+use crate::agreement::{Agreed, NewComm};
+use crate::coll_segments::Host;
 use crate::context_id;
 use crate::process::{Core, Process};
 use crate::stack::Stack;
@@ -19,7 +25,7 @@ impl Core {
     pub(crate) fn propose(&mut self, may_use_segment: bool) -> u64 {
         self.proposals += 1;
         let segment = if may_use_segment {
-            self.coll_segments.reserve(single_host(&self.stack))
+            self.coll_segments.reserve(host(&self.stack, &self.job))
         } else {
             None
         };
@@ -27,50 +33,70 @@ impl Core {
     }
 
     /// Ends a proposal: records the agreed id. `proposal` is this process's own, 0 if it made none.
-    pub(crate) fn end_proposal(&mut self, proposal: u64, context: u64) {
-        self.proposals = self.proposals.max(context_id::number(context));
-        if proposal != context {
+    pub(crate) fn end_proposal(&mut self, proposal: u64, agreed: Agreed) {
+        self.proposals = self.proposals.max(context_id::number(agreed.context));
+        if proposal != agreed.on_host {
             self.coll_segments.unreserve(proposal);
         }
     }
 
-    /// Gives a communicator with an agreed context its collective segment, if it has one;
-    /// MPI_ERR_NO_MEM if this process cannot map the segment.
-    pub(crate) fn attach_segment(&mut self, comm: &mut Comm) -> Result<()> {
-        self.coll_segments.attach(single_host(&self.stack), comm)
+    /// Gives a communicator the collective segment that its members on this host have agreed on, if
+    /// it has one; MPI_ERR_NO_MEM if this process cannot map the segment.
+    pub(crate) fn attach_segment(&mut self, comm: &mut Comm, agreed: Agreed) -> Result<()> {
+        self.coll_segments.attach(host(&self.stack, &self.job), comm, agreed.on_host)
     }
 
     /// Returns the communicator with its collective segment.
-    pub(crate) fn with_segment(&mut self, mut comm: Comm) -> Result<Comm> {
-        self.attach_segment(&mut comm)?;
+    pub(crate) fn with_segment(&mut self, mut comm: Comm, agreed: Agreed) -> Result<Comm> {
+        self.attach_segment(&mut comm, agreed)?;
         Ok(comm)
     }
 
     /// Gives MPI_COMM_WORLD its collective segment.
     pub(crate) fn attach_world_segment(&mut self) -> Result<()> {
-        if self.job.local_size == self.job.size {
-            return self.coll_segments.attach_world(single_host(&self.stack), &mut self.world);
+        self.coll_segments.attach_world(host(&self.stack, &self.job), &mut self.world)
+    }
+
+    /// Returns what all members have agreed on, of the proposals of all of them. Proposals of other
+    /// hosts name no segment here.
+    pub(crate) fn agreed(&self, proposals: impl Iterator<Item = u64> + Clone) -> Agreed {
+        let local = self.job.local_ranks();
+        let is_local =
+            |proposal: &u64| local.binary_search(&context_id::proposer(*proposal)).is_ok();
+        let largest = |proposals: &mut dyn Iterator<Item = u64>| proposals.max().unwrap_or(0);
+        Agreed {
+            context: largest(&mut proposals.clone()),
+            on_host: largest(&mut proposals.filter(is_local)),
         }
-        let host = self.stack.endpoint.intra().map(ShmTransport::segment);
-        let place = (self.job.local_rank, self.job.local_size);
-        self.coll_segments.attach_host(host, place, &mut self.world)
+    }
+
+    /// Returns the number of this process's host among those of the members of both groups, and
+    /// how many these are. All members number them alike.
+    pub(crate) fn place_among_hosts(&self, comm: &Comm) -> (usize, usize) {
+        let planner = self.planner.borrow();
+        let Some(own) = planner.world_host_of(Peer(self.job.rank)) else { return (0, 1) };
+        let members = comm.group().iter().chain(comm.peers().iter());
+        let mut hosts: Vec<_> = members.filter_map(|peer| planner.world_host_of(peer)).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        (hosts.partition_point(|host| *host < own), hosts.len())
     }
 }
 
-/// Returns the segment of this host, if all ranks of the job are on it.
-fn single_host(stack: &Stack) -> Option<&Segment> {
-    let shm = stack.endpoint.intra().filter(|_| stack.endpoint.is_single_host())?;
-    Some(shm.segment())
+/// Returns this host's segment and ranks; `None` if no other rank is here.
+fn host<'a>(stack: &'a Stack, job: &'a Job) -> Option<Host<'a>> {
+    let segment = stack.endpoint.intra().map(ShmTransport::segment)?;
+    Some(Host { segment, ranks: job.local_ranks() })
 }
 
 impl NewComm {
     /// Gives the communicator its agreed context; from now on it can be used.
     pub(crate) fn install(self, p: &mut Process) -> Result<()> {
-        let context = self.agreement.word();
+        let agreed = self.agreement.agreed();
         let Process { core: Some(core), comms, .. } = p else { return Ok(()) };
-        core.end_proposal(self.proposal, context);
+        core.end_proposal(self.proposal, agreed);
         let Ok(comm) = comms.get_mut(self.handle) else { return Ok(()) };
-        comm.set_context(context);
-        core.attach_segment(comm)
+        comm.set_context(agreed.context);
+        core.attach_segment(comm, agreed)
     }
 }

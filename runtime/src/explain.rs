@@ -217,7 +217,7 @@ fn composed(thresholds: &Thresholds) -> String {
     let within = match thresholds.host_segment.filter(|_| thresholds.shm) {
         Some(HostSegment::Counter { max } | HostSegment::Flags { max }) => {
             let max = show_bytes(max);
-            format!("up to {max} in shared memory on MPI_COMM_WORLD, otherwise by messages")
+            format!("up to {max} in shared memory, otherwise by messages")
         }
         None => "by messages".to_owned(),
     };

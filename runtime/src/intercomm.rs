@@ -9,10 +9,10 @@
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 
-use crate::collective;
 use crate::communicator::agree;
 use crate::control_channel::ControlChannel;
 use crate::lock::with;
+use crate::{agreement, collective};
 
 /// The local group of an intercommunicator that is being created.
 #[derive(Clone, Debug)]
@@ -178,7 +178,9 @@ impl LocalGroup {
         }
         let mut members = vec![0; size as usize * 4];
         self.broadcast_from_leader(&mut members)?;
-        with(|p| p.core().map(|core| core.end_proposal(0, context)))?;
+        with(|p| {
+            p.core().map(|core| core.end_proposal(0, agreement::Agreed::without_segment(context)))
+        })?;
         Ok(Agreed { context, remote: decode_members(&members) })
     }
 
@@ -251,7 +253,7 @@ pub fn merge(inter: usize, high: bool) -> Result<Comm> {
     })?;
     let theirs = collective::exchange_between(inter, &[u8::from(high)])?;
     let theirs = theirs.first().is_some_and(|&high| high != 0);
-    let context = agree(inter, true)?;
+    let agreed = agree(inter, true)?;
     with(|p| {
         let comm = p.comm(inter)?;
         let (ours, others) = (comm.group(), comm.peers());
@@ -259,8 +261,8 @@ pub fn merge(inter: usize, high: bool) -> Result<Comm> {
         let are_first = if high == theirs { first(ours) < first(others) } else { theirs };
         let group = if are_first { ours.union(others) } else { others.union(ours) };
         let rank = comm.rank() + if are_first { 0 } else { others.size() };
-        let comm = comm.derive(context, rank, group);
-        p.core()?.with_segment(comm)
+        let comm = comm.derive(agreed.context, rank, group);
+        p.core()?.with_segment(comm, agreed)
     })
 }
 

@@ -81,8 +81,9 @@ fn assemble(
 ) -> Result<Option<Comm>> {
     let color = mine.color;
     let same_color = ours.iter().chain(theirs.iter().flatten()).filter(|vote| vote.color == color);
-    let context = same_color.map(|vote| vote.proposal).max().unwrap_or_default();
-    p.core()?.end_proposal(mine.proposal, context);
+    let agreed = p.core()?.agreed(same_color.map(|vote| vote.proposal));
+    let context = agreed.context;
+    p.core()?.end_proposal(mine.proposal, agreed);
     if color < 0 {
         p.core()?.coll_segments.unreserve(mine.proposal);
         return Ok(None);
@@ -93,7 +94,7 @@ fn assemble(
     let rank = me.and_then(|me| group.rank_of(me)).unwrap_or_default();
     let Some(theirs) = theirs else {
         let comm = comm.derive(context, rank, group);
-        return p.core()?.with_segment(comm).map(Some);
+        return p.core()?.with_segment(comm, agreed).map(Some);
     };
     let remote = with_color(comm.peers(), color, &theirs)?;
     Ok((!remote.is_empty()).then(|| comm.derive_inter(context, rank, group, remote)))

@@ -170,7 +170,10 @@ impl Location {
         match self.sync {
             SyncKind::Counter => renew(header, leases, &self.counter(self.size, 0)),
             SyncKind::Flags => {
-                renew(header, leases, &self.flags(self.size.min(MAX_FLAGS_RANKS), 0))
+                // The last members may have been many or few: each size has its flags elsewhere.
+                let [few, many] = flags::most_members(self.size);
+                renew(header, leases, &self.flags(few, 0))
+                    && renew(header, leases, &self.flags(many, 0))
             }
         }
     }
@@ -212,7 +215,8 @@ impl Location {
     fn flags(self, members: u32, me: u32) -> Flags {
         assert!(members <= self.size.min(MAX_FLAGS_RANKS));
         let set_bytes = flags::set_bytes(self.size);
-        let word = |set, member| self.word(LINE + set * set_bytes + flags::flag_at(member));
+        let word =
+            |set, member| self.word(LINE + set * set_bytes + flags::flag_at(members, member));
         Flags::new(Signatures::new(members, me, word))
     }
 

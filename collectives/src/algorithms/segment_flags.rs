@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use fabric::CollectiveKind;
-use fabric::coll_segment::{FLAGS_HEADER, FLAGS_SLOT_BYTES, FLAGS_STRIDE};
+use fabric::coll_segment::{FEW_FLAGS_RANKS, FLAGS_HEADER, flags_slot_bytes, flags_stride};
 
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -32,7 +32,23 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         | CollArgs::ReduceScatter { input, .. } => input.shape.gapless,
         _ => false,
     };
-    is_known && slot_bytes(args, size) <= FLAGS_SLOT_BYTES
+    is_known
+        && slot_bytes(args, size) <= flags_slot_bytes(size)
+        && operand_bytes(args, size) <= MAX_OPERAND_BYTES
+}
+
+/// The most bytes of operands that a rank reads. More are combined faster by several ranks, each a
+/// part.
+const MAX_OPERAND_BYTES: u64 = FEW_FLAGS_RANKS as u64 * flags_slot_bytes(FEW_FLAGS_RANKS);
+
+/// Returns the most bytes of operands that a rank reads.
+fn operand_bytes(args: &CollArgs, size: u32) -> u64 {
+    match args {
+        CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
+            input.bytes().saturating_mul(size.into())
+        }
+        _ => 0,
+    }
 }
 
 /// Returns the most bytes that a rank has in its slot; the same on all ranks.
@@ -54,6 +70,7 @@ fn block(args: &CollArgs, size: u32) -> u64 {
 pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
     let Position { rank: me, size, .. } = pos;
     let block = block(args, size);
+    let slots = Slots { members: size };
     b.reserve_slot(block);
     b.sync(SegSync::Acquire);
     match *args {
@@ -61,38 +78,40 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
             arrive(b, Awaits::All);
         }
         CollArgs::Bcast { root, data } if root == me => {
-            b.copy(data, bytes_of(me, 0, block));
+            b.copy(data, slots.bytes(me, 0, block));
             arrive(b, Awaits::None);
         }
         CollArgs::Bcast { root, data } => {
             arrive(b, Awaits::One(root));
-            b.copy(bytes_of(root, 0, block), data);
+            b.copy(slots.bytes(root, 0, block), data);
         }
         CollArgs::Gather { root, own, all } => {
-            own.iter().filter(|_| root != me).for_each(|own| b.copy(*own, bytes_of(me, 0, block)));
+            own.iter()
+                .filter(|_| root != me)
+                .for_each(|own| b.copy(*own, slots.bytes(me, 0, block)));
             arrive(b, if root == me { Awaits::All } else { Awaits::None });
-            collect(b, pos, own, all, |rank| bytes_of(rank, 0, block));
+            collect(b, pos, own, all, |rank| slots.bytes(rank, 0, block));
         }
         CollArgs::Scatter { root, all, own } => {
             let all = all.map(|all| all.split(size)).unwrap_or_default();
             let of_others = (0..size).zip(&all).filter(|(rank, _)| *rank != me);
-            of_others.for_each(|(rank, part)| b.copy(*part, bytes_of(me, rank, block)));
+            of_others.for_each(|(rank, part)| b.copy(*part, slots.bytes(me, rank, block)));
             arrive(b, if root == me { Awaits::None } else { Awaits::One(root) });
-            let from = all.get(me as usize).copied().unwrap_or(bytes_of(root, me, block));
+            let from = all.get(me as usize).copied().unwrap_or(slots.bytes(root, me, block));
             own.iter().for_each(|own| b.copy(from, *own));
         }
         CollArgs::Allgather { own, all } => {
             let own = own.unwrap_or_else(|| all.split(size)[me as usize]);
-            b.copy(own, bytes_of(me, 0, block));
+            b.copy(own, slots.bytes(me, 0, block));
             arrive(b, Awaits::All);
-            collect(b, pos, Some(own), Some(all), |rank| bytes_of(rank, 0, block));
+            collect(b, pos, Some(own), Some(all), |rank| slots.bytes(rank, 0, block));
         }
         CollArgs::Alltoall { from, to, .. } => {
             let given = (0..size).zip(from.unwrap_or(to)).filter(|(rank, _)| *rank != me);
-            given.for_each(|(rank, part)| b.copy(*part, bytes_of(me, rank, block)));
+            given.for_each(|(rank, part)| b.copy(*part, slots.bytes(me, rank, block)));
             arrive(b, Awaits::All);
             let got = (0..size).zip(to).filter(|(rank, _)| *rank != me);
-            got.for_each(|(rank, part)| b.copy(bytes_of(rank, me, block), *part));
+            got.for_each(|(rank, part)| b.copy(slots.bytes(rank, me, block), *part));
             from.iter().for_each(|from| b.copy(from[me as usize], to[me as usize]));
         }
         CollArgs::Reduce { root, input, output, .. } => {
@@ -158,7 +177,8 @@ fn reduce(
 ) {
     // In place the result overwrites the operand; therefore the slot keeps all of it.
     let is_in_place = output.is_some_and(|output| output.space == input.space);
-    let slot = |rank: u32| Extent { space: Space::CollSegment, disp: slot_at(rank), ..input };
+    let slots = Slots { members: pos.size };
+    let slot = |rank: u32| Extent { space: Space::CollSegment, disp: slots.at(rank), ..input };
     for range in if is_in_place { [0..input.count, 0..0] } else { given } {
         b.copy(input.range(&range), slot(pos.rank).range(&range));
     }
@@ -180,7 +200,7 @@ fn combine(
     let (me, last) = (pos.rank, pos.size - 1);
     let slots = |b: &mut Builder, ranks: Range<u32>, right: Extent| {
         let (first, many) = (slot(ranks.start), ranks.len() as u32);
-        b.reduce_into(first, many, FLAGS_STRIDE as i64, right, output);
+        b.reduce_into(first, many, flags_stride(pos.size) as i64, right, output);
     };
     match last - me {
         0 => return slots(b, 0..last, own),
@@ -193,13 +213,21 @@ fn combine(
     slots(b, 0..me, output);
 }
 
-/// Returns block `index` of so many bytes in a rank's slot.
-fn bytes_of(rank: u32, index: u32, block: u64) -> Extent {
-    let disp = slot_at(rank) + (u64::from(index) * block) as i64;
-    Extent { disp, ..Extent::new(Space::CollSegment, Ty::BYTES, block, Shape::BYTE) }
+/// The slots of a segment with so many members.
+#[derive(Clone, Copy)]
+struct Slots {
+    members: u32,
 }
 
-/// Returns where a rank's slot lies.
-fn slot_at(rank: u32) -> i64 {
-    (u64::from(rank) * FLAGS_STRIDE + FLAGS_HEADER) as i64
+impl Slots {
+    /// Returns block `index` of so many bytes in a rank's slot.
+    fn bytes(self, rank: u32, index: u32, block: u64) -> Extent {
+        let disp = self.at(rank) + (u64::from(index) * block) as i64;
+        Extent { disp, ..Extent::new(Space::CollSegment, Ty::BYTES, block, Shape::BYTE) }
+    }
+
+    /// Returns where a rank's slot lies.
+    fn at(self, rank: u32) -> i64 {
+        (u64::from(rank) * flags_stride(self.members) + FLAGS_HEADER) as i64
+    }
 }

@@ -11,6 +11,7 @@ mod mismatches;
 mod placement;
 #[path = "../random/mod.rs"]
 mod random;
+mod reproducible;
 mod requests;
 mod runs;
 #[path = "../world/mod.rs"]

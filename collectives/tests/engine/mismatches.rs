@@ -152,7 +152,9 @@ fn run_one(
 ) -> Vec<[Result<(), String>; 2]> {
     let (mut world, random, comms) =
         (World::new(size, seed, Options::default(), thresholds), &mut Random(seed), comms(size));
-    if thresholds.host_segment.is_some() {
+    if thresholds.host_segment.is_some() && size == 2 {
+        world.place(&[0, 1]);
+    } else if thresholds.host_segment.is_some() {
         // Hosts of two and three ranks.
         world.place(&[0, 0, 1, 1, 1, 2, 2][..size as usize]);
     }

@@ -1,6 +1,6 @@
 //! Random operations on two communicators, several at once; and the settings that tests share.
 
-use collectives::{CollectiveId, HostSegment, Thresholds};
+use collectives::{CollectiveId, HostSegment, Operation, Thresholds};
 use fabric::sim::Options;
 use objects::{Comm, Group};
 
@@ -129,6 +129,36 @@ fn every_operation_gives_what_it_should_whatever_the_fabric_does() {
 #[test]
 fn every_operation_gives_what_it_should_wherever_ranks_are() {
     for_all(&[2, 3, 4, 5, 6, 7, 8, 9, 13, 16], 40, run_on_hosts);
+}
+
+#[test]
+fn many_ranks_of_a_host_share_a_segment() {
+    for size in [9, 17, 33, 64] {
+        for (thresholds, seed) in [(counter(), 1), (flags(), 2)] {
+            let random = &mut Random(seed);
+            let mut world = World::new(size, seed, Options::default(), &thresholds);
+            let comm = &comms(size)[0];
+            let plan = world.plan(0, &Operation::Barrier, &comm[0]);
+            assert!(plan.schedule().uses_segment(), "{size} ranks of one host");
+            run_cases(world, 4, &[reduction, one_to_all, all_to_all], random);
+        }
+    }
+}
+
+/// In a job over several hosts, communicators on one of them use segments as in a job on one host.
+#[test]
+fn a_host_of_several_is_like_a_host_alone() {
+    for max in [HostSegment::Counter { max: u64::MAX }, HostSegment::Flags { max: u64::MAX }] {
+        let thresholds = Thresholds { host_segment: Some(max), ..Thresholds::default() };
+        for size in [2, 5, 12] {
+            let random = &mut Random(size.into());
+            let mut world = World::new(size, 3, Options::default(), &thresholds);
+            world.place(&vec![0; size as usize]);
+            let plan = world.plan(0, &Operation::Barrier, &comms(size)[0][0]);
+            assert!(plan.schedule().uses_segment() && plan.schedule().messages().is_empty());
+            run_cases(world, 6, &[reduction, one_to_all, all_to_all], random);
+        }
+    }
 }
 
 fn for_all(sizes: &[u32], rounds: u64, run: fn(u32, u64)) {

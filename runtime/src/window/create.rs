@@ -162,11 +162,11 @@ fn meet(comm: usize, request: &Request) -> Result<(usize, Members, Vec<Offer>)> 
     let each = || all.chunks_exact(MEETING_BYTES);
     members.extents = each().map(|one| (word(one, 1), word(one, 2))).collect();
     let offers = each().map(|one| Offer::decode(&one[24..])).collect();
-    let context = each().map(|one| word(one, 0)).max().unwrap_or(proposal);
     let inner = with(|p| {
-        p.core()?.end_proposal(proposal, context);
-        let own = p.comm(comm)?.duplicate(context);
-        let own = p.core()?.with_segment(own)?;
+        let agreed = p.core()?.agreed(each().map(|one| word(one, 0)));
+        p.core()?.end_proposal(proposal, agreed);
+        let own = p.comm(comm)?.duplicate(agreed.context);
+        let own = p.core()?.with_segment(own, agreed)?;
         Ok(p.comms.insert(own) as usize)
     })?;
     Ok((inner, members, offers))

@@ -10,7 +10,7 @@
 //!
 //! No member is the last: a round is complete for a member that has seen all flags.
 
-use fabric::coll_segment::{FLAGS_STRIDE, MAX_FLAGS_RANKS};
+use fabric::coll_segment::{FEW_FLAGS_RANKS, MAX_FLAGS_RANKS, flags_stride};
 
 use super::signatures::{Signatures, Signed};
 use super::{Counting, SyncKind};
@@ -98,12 +98,18 @@ impl Counting for Flags {
     }
 }
 
-/// Where a member's flag lies in a set; its slot follows it.
-pub(crate) fn flag_at(member: u64) -> u64 {
-    member * FLAGS_STRIDE
+/// Where a member's flag lies in a set, of so many members; its slot follows it.
+pub(crate) fn flag_at(members: u32, member: u64) -> u64 {
+    member * flags_stride(members)
+}
+
+/// The most members of each size of slots, on a host of `size` ranks.
+pub(crate) fn most_members(size: u32) -> [u32; 2] {
+    [FEW_FLAGS_RANKS, MAX_FLAGS_RANKS].map(|most| most.min(size))
 }
 
 /// Bytes of a slot set on a host of `size` ranks.
 pub(crate) fn set_bytes(size: u32) -> u64 {
-    u64::from(size.min(MAX_FLAGS_RANKS)) * FLAGS_STRIDE
+    let [few, many] = most_members(size).map(|members| u64::from(members) * flags_stride(members));
+    few.max(many)
 }
