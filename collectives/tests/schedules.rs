@@ -158,12 +158,15 @@ fn for_all(test: impl Fn(u32, &mut Random)) {
 fn barrier_waits_for_all_ranks() {
     for_all(|size, random| {
         let selection = any_selection(random, size, false);
-        let mut models: Vec<RankModel> = (0..size as usize)
-            .map(|rank| {
-                Rank::new(random, 0, 0).with_schedule(selection.schedule(&CollArgs::Barrier, rank))
-            })
-            .collect();
+        let mut any_models = || -> Vec<RankModel> {
+            let schedule = |rank| selection.schedule(&CollArgs::Barrier, rank);
+            (0..size as usize)
+                .map(|rank| Rank::new(random, 0, 0).with_schedule(schedule(rank)))
+                .collect()
+        };
+        let (mut models, mut others) = (any_models(), any_models());
         model::run(&mut models, random, &sum);
+        model::run_without(random.below(size.into()) as usize, &mut others, random);
         let algorithm =
             selection.selection.choose(&CollArgs::Barrier, selection.position(0), false);
         let wanted = match algorithm {

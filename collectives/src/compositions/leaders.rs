@@ -4,21 +4,19 @@
 use super::Levels;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
-use crate::shape::{Extent, Shape, Space, Ty};
+use crate::shape::Extent;
 
-/// A vector without elements.
-const NOTHING: Extent = Extent::new(Space::Temp, Ty::BYTES, 0, Shape::BYTE);
-
-/// Each leader awaits the ranks of its group, then the other leaders, and releases its group.
+/// The ranks of each group await each other, then the leaders do. The second barrier of a group
+/// releases it, since its leader comes last.
+///
+/// A reduction and a broadcast of nothing would not do: an algorithm may leave out what moves no
+/// bytes, and with it the order of its messages.
 pub(super) fn barrier(b: &mut Builder, levels: &Levels) {
-    let is_leader = levels.me == 0;
-    b.keep_empty(true);
-    levels.in_group(b, &reduction(0, NOTHING, is_leader.then_some(NOTHING), true));
-    if is_leader {
-        let leaders = &levels.groups.lanes()[0];
-        levels.between(b, leaders, &CollArgs::Barrier);
+    levels.in_group(b, &CollArgs::Barrier);
+    if levels.me == 0 {
+        levels.between(b, &levels.groups.lanes()[0], &CollArgs::Barrier);
     }
-    levels.in_group(b, &CollArgs::Bcast { root: 0, data: NOTHING });
+    levels.in_group(b, &CollArgs::Barrier);
 }
 
 /// The root speaks for its group.

@@ -290,6 +290,16 @@ pub(crate) fn run(ranks: &mut [RankModel], random: &mut Random, reduce: &dyn Fn(
     }
 }
 
+/// Runs all ranks but one for as long as they move; panics if one of them comes to its end.
+#[allow(dead_code, reason = "not all tests have barriers")]
+pub(crate) fn run_without(late: usize, ranks: &mut [RankModel], random: &mut Random) {
+    let mut flying = HashMap::new();
+    let others: Vec<usize> = (0..ranks.len()).filter(|&rank| rank != late).collect();
+    while others.iter().any(|&rank| step(ranks, rank, &mut flying, random, &|_, _| ())) {}
+    let ended = others.iter().find(|&&rank| ranks[rank].finished());
+    assert!(ended.is_none(), "rank {ended:?} does not wait for rank {late}");
+}
+
 /// Lets one rank do one thing; true if there was one.
 fn step(
     ranks: &mut [RankModel],
