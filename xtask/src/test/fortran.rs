@@ -124,7 +124,7 @@ impl Fortran {
     /// Compiles without code and without a warning.
     fn is_accepted(&self, compiler: &str, source: &Path) -> Result<()> {
         let mut mpifort = self.mpifort(compiler)?;
-        let ran = quietly(mpifort.args(["-fsyntax-only", "-c"]).arg(source), LIMIT)?;
+        let ran = quietly(mpifort.arg("-fsyntax-only").arg(source), LIMIT)?;
         ensure!(!warned(&ran.stderr) || is_old(source), "the compiler warned:\n{}", ran.stderr);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Fortran {
             let file = self.built.join(format!("{}.f90", stem(source)));
             std::fs::write(&file, kept.join("\n") + "\n")?;
             let mut mpifort = self.mpifort(compiler)?;
-            mpifort.args(["-fsyntax-only", "-c"]).arg(&file);
+            mpifort.arg("-fsyntax-only").arg(&file);
             let ran = capture(&mut mpifort, None, LIMIT)?;
             match chosen {
                 None => ensure!(ran.success(), "without wrong lines:\n{}", ran.output()),
