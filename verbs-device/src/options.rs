@@ -15,7 +15,8 @@
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
 //! - `place=N`: parts of writes are placed up to N µs late, in any order (otherwise 0)
 //! - `early=1`: a write is acknowledged before it is placed (otherwise 0)
-//! - `overtake=1`: a send does not wait for the writes before it to be placed (otherwise 0)
+//! - `overtake=1`: a send does not wait for the writes before it to be placed, unless they are
+//!   acknowledged by then (otherwise 0)
 //! - `prefetch=N`: receives that a queue pair takes from a shared queue in advance (otherwise 0)
 //! - `rnr=N`: sends that find no receive although there is one, in a million (otherwise 0)
 //! - `refuse=N`: posts of receives refused in part, in a million (otherwise 0)

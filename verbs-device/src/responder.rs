@@ -2,7 +2,8 @@
 //!
 //! A write may be placed late and in any order of its parts (`place`); it is acknowledged when all
 //! of it is in memory, or before (`early`). A send waits for the writes before it, unless
-//! `overtake` is set. Reads and atomics always wait.
+//! `overtake` is set and writes are acknowledged when they are placed: nothing overtakes a write
+//! that its requester believes in place. Reads and atomics always wait.
 
 use std::time::Instant;
 
@@ -74,7 +75,7 @@ fn on_send(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: Instant) -> R
     }
     qp.rx.current = Some((receive, at + packet.payload.len()));
     if packet.flags & LAST != 0 {
-        if !engine.options.overtake {
+        if !engine.options.overtake || engine.options.early {
             engine.place(|placement| placement.qpn == qp.number);
         }
         qp.rx.current = None;
