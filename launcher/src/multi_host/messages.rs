@@ -75,10 +75,26 @@ impl MultiHostJob {
         }
     }
 
+    /// A host whose last rank has just ended was active, and others may not have looked since.
+    /// Therefore a stall must last for some of their looks.
     fn on_stalled(&mut self) {
         if self.links.stall() == Some(HostStall::Waiting) {
+            let due = Instant::now() + self.choices.stall_after / 2;
+            self.stall_due.get_or_insert(due);
+        } else {
+            self.stall_due = None;
+        }
+    }
+
+    /// Reports a stall that has lasted.
+    pub(super) fn check_stall(&mut self, now: Instant) {
+        if self.stall_due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.stall_due = None;
+        if self.links.stall() == Some(HostStall::Waiting) {
             self.print(&stall::report(self.choices.stall_after));
-            self.request_table(Instant::now());
+            self.request_table(now);
         }
     }
 

@@ -61,6 +61,7 @@ pub(crate) fn run(
         ended: vec![None; share.size as usize],
         clock: Clock::start(settings.timeout, Instant::now()),
         table_due: None,
+        stall_due: None,
         phase: Phase::Running,
         choices: Choices {
             stall_abort: settings.stall_abort,
@@ -117,7 +118,8 @@ impl MultiHostJob {
     /// Returns the time of the next [`MultiHostJob::tick`].
     fn deadline(&self) -> Option<Instant> {
         let (limit, output) = (self.clock.deadline(), self.output.deadline());
-        [self.host_deadline(), limit, self.table_due, output].into_iter().flatten().min()
+        let due = [self.host_deadline(), limit, self.table_due, self.stall_due, output];
+        due.into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant) {
@@ -127,6 +129,7 @@ impl MultiHostJob {
             self.request_table(now);
             self.end(EXIT_TIMED_OUT);
         }
+        self.check_stall(now);
         self.check_table(now);
         self.check_hosts(now);
         if self.output.broken().is_some() {

@@ -82,6 +82,8 @@ pub(super) struct MultiHostJob {
     pub(super) clock: Clock,
     /// The hosts were requested to send the table and may answer until then.
     pub(super) table_due: Option<Instant>,
+    /// When a stall is reported that lasts until then.
+    pub(super) stall_due: Option<Instant>,
     pub(super) phase: Phase,
     pub(super) choices: Choices,
 }
