@@ -14,8 +14,12 @@ const BASE_DESCRIPTORS: u64 = 24;
 /// The highest number of a rank's descriptors: above the numbers that scripts use.
 const MAX_NUMBER: RawFd = 199;
 
-/// The limit of open files is too low for a job.
-#[derive(Debug)]
+/// The limit of open files is too low for a job. The text follows what needs the files.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{needed} open files and the limit is {maximum}: raise it (`ulimit -Hn`, or `--ulimit nofile=` \
+     of the container)"
+)]
 pub(crate) struct LimitError {
     pub(crate) needed: u64,
     pub(crate) maximum: u64,

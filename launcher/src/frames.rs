@@ -24,7 +24,8 @@ use bootstrap::control::{self, Decoder, Malformed, encode_limited};
 use serde::{Deserialize, Serialize};
 
 use crate::absent_ranks::Waiter;
-use crate::failure_policy::Event;
+use crate::failure_policy::{Event, Exit};
+use crate::outcome;
 use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -164,6 +165,21 @@ pub struct EndedRank {
     pub rank: u32,
     /// Its last state.
     pub line: RankLine,
+}
+
+impl ToHost {
+    /// Returns true if each daemon that receives the message sends it on to all below it.
+    pub(crate) fn is_for_all(&self) -> bool {
+        use ToHost::{Absent, Failed, Missing, Signal, Table};
+        matches!(self, Signal(_) | Missing(_) | Absent(_) | Failed { .. } | Table)
+    }
+}
+
+impl EndedRank {
+    /// Returns true for a rank that ended well and never called MPI_Init: others may wait for it.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.line.exit == Some(Exit::Code(0)) && outcome::is_absent(&self.line)
+    }
 }
 
 /// A host that the job has lost, with those that were reached through it.

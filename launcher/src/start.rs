@@ -291,11 +291,7 @@ fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
 }
 
 fn limit_too_low(ranks: u32, error: &LimitError) -> CannotRun {
-    let LimitError { needed, maximum } = error;
-    let message = format!(
-        "{ranks} ranks need {needed} open files and the limit is {maximum}: raise it (`ulimit \
-         -Hn`, or `--ulimit nofile=` of the container) or start fewer ranks"
-    );
+    let message = format!("{ranks} ranks need {error} or start fewer ranks");
     CannotRun { message, code: 1 }
 }
 

@@ -9,9 +9,8 @@
 use std::time::{Duration, Instant};
 
 use super::state::{Job, Phase};
-use crate::failure_policy::{Event, Exit};
-use crate::frames::{EndedRank, FromHost, LostHost, ToHost};
-use crate::outcome::is_absent;
+use crate::failure_policy::Event;
+use crate::frames::{EndedRank, FromHost, ToHost};
 use crate::rank_table::RankLine;
 use crate::stall::HostStall;
 use crate::tree::links::Trouble;
@@ -52,26 +51,19 @@ impl Job {
 
     /// Reports what went wrong with a child.
     pub(super) fn on_trouble(&mut self, trouble: Trouble) {
-        let (link, why, was_running) = match trouble {
-            Trouble::Stuck { line, .. } => return self.print(&line),
-            Trouble::NotStarted { link, line } => (link, line, false),
-            Trouble::Lost { link, why } => (link, why, true),
-        };
-        if !self.relay.links.are_ending() {
-            let branch = &self.relay.links.get(link).branch;
-            let below = branch.below.iter().map(|host| host.first).collect();
-            let lost = LostHost { first: branch.head.first, below, why, was_running };
-            self.local.output.send(&FromHost::Lost(lost));
-            self.report_stall();
+        match trouble {
+            Trouble::Stuck(line) => self.print(&line),
+            Trouble::Lost(lost) if !self.relay.links.are_ending() => {
+                self.local.output.send(&FromHost::Lost(lost));
+                self.report_stall();
+            }
+            Trouble::Lost(_) => {}
         }
     }
 
     /// Reports the children whose agents could not be run.
     pub(super) fn report_refused(&mut self) {
-        for (branch, why) in self.relay.links.take_refused() {
-            let why = self.relay.links.refusal(&why);
-            let below = branch.below.iter().map(|host| host.first).collect();
-            let lost = LostHost { first: branch.head.first, below, why, was_running: false };
+        for lost in self.relay.links.take_refused() {
             self.local.output.send(&FromHost::Lost(lost));
         }
     }
@@ -89,21 +81,20 @@ impl Job {
     /// Sends an event to `mpiexec`, now if it matters there.
     pub(super) fn send_event(&mut self, event: Event) {
         let (seen, pid) = self.seen(event.rank());
-        let Event::Died { rank, exit, state } = event else {
-            return self.local.output.send(&FromHost::Happened { event, seen, pid });
-        };
         let is_ending = matches!(self.phase, Phase::Terminating { .. } | Phase::Killing { .. });
-        let is_fine = Event::Died { rank, exit, state }.is_fine();
-        if is_fine || (is_ending && !exit.is_crash()) {
-            let line = RankLine::new(pid, Some(exit), seen);
-            self.add_ended(EndedRank { rank, line });
-        } else {
-            self.local.output.send(&FromHost::Happened { event, seen, pid });
+        match event {
+            Event::Died { rank, exit, .. }
+                if event.is_fine() || (is_ending && !exit.is_crash()) =>
+            {
+                let line = RankLine::new(pid, Some(exit), seen);
+                self.add_ended(EndedRank { rank, line });
+            }
+            event => self.local.output.send(&FromHost::Happened { event, seen, pid }),
         }
     }
 
     fn add_ended(&mut self, ended: EndedRank) {
-        if ended.line.exit == Some(Exit::Code(0)) && is_absent(&ended.line) {
+        if ended.is_absent() {
             self.relay.due.get_or_insert_with(|| Instant::now() + BATCH_TIME);
         }
         self.relay.ended.push(ended);

@@ -51,13 +51,15 @@ impl Job {
     }
 
     fn on_upstream(&mut self, message: ToHost) {
+        if message.is_for_all() {
+            self.relay.links.send_to_all(&message);
+        }
         match message {
             ToHost::Store(message) => {
                 let outgoing = self.store.on_message(Party::Parent, message);
                 self.deliver(outgoing);
             }
             ToHost::Signal(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP)) => {
-                self.relay.links.send_to_all(|| ToHost::Signal(signal));
                 if self.relay.links.is_one_starting() {
                     // Its daemon cannot act on the signal.
                     self.local.output.send(&FromHost::Failed(128 + signal as u8));
@@ -65,29 +67,16 @@ impl Job {
                 self.on_stop_signal(signal)
             }
             ToHost::Signal(signal) => {
-                self.relay.links.send_to_all(|| ToHost::Signal(signal));
                 self.pass_on(signal);
                 if let Some(upstream) = self.upstream.as_mut().filter(|_| signal == libc::SIGTSTP) {
                     // `mpiexec` stops, too.
                     upstream.heartbeat.pause();
                 }
             }
-            ToHost::Missing(rank) => {
-                self.relay.links.send_to_all(|| ToHost::Missing(rank));
-                self.outcome.set_missing(Some(rank));
-            }
-            ToHost::Absent(ranks) => {
-                self.relay.links.send_to_all(|| ToHost::Absent(ranks.clone()));
-                self.watch.absent.add_remote(&ranks);
-            }
-            ToHost::Failed { rank, why } => {
-                self.relay.links.send_to_all(|| ToHost::Failed { rank, why: why.clone() });
-                self.announce_failure(rank, &why);
-            }
-            ToHost::Table => {
-                self.relay.links.send_to_all(|| ToHost::Table);
-                self.print_table();
-            }
+            ToHost::Missing(rank) => self.outcome.set_missing(Some(rank)),
+            ToHost::Absent(ranks) => self.watch.absent.add_remote(&ranks),
+            ToHost::Failed { rank, why } => self.announce_failure(rank, &why),
+            ToHost::Table => self.print_table(),
             ToHost::Beat => self.local.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),
             ToHost::Input(bytes) => {

@@ -51,14 +51,10 @@ impl MultiHostJob {
 
     /// Acts on what went wrong with a child.
     pub(super) fn on_trouble(&mut self, trouble: Trouble) {
-        let (link, why, was_running) = match trouble {
-            Trouble::Stuck { line, .. } => return self.print(&line),
-            Trouble::NotStarted { link, line } => (link, line, false),
-            Trouble::Lost { link, why } => (link, why, true),
-        };
-        let branch = &self.links.get(link).branch;
-        let below = branch.below.iter().map(|host| host.first).collect();
-        self.on_lost(&LostHost { first: branch.head.first, below, why, was_running });
+        match trouble {
+            Trouble::Stuck(line) => self.print(&line),
+            Trouble::Lost(lost) => self.on_lost(&lost),
+        }
     }
 
     /// Reports that a host is lost. That ends the job, or its ranks have failed and others go on.

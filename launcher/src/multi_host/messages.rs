@@ -6,9 +6,9 @@ use bootstrap::Snapshot;
 
 use super::state::{Answer, MultiHostJob, Phase};
 use crate::absent_ranks::Waiter;
-use crate::failure_policy::{Event, Exit, Verdict};
+use crate::failure_policy::{Event, Verdict};
 use crate::frames::{EndedRank, FromHost, ToHost};
-use crate::outcome::{Judgement, is_absent};
+use crate::outcome::Judgement;
 use crate::output::Which;
 use crate::rank_table::RankLine;
 use crate::report;
@@ -100,20 +100,18 @@ impl MultiHostJob {
 
     /// Tells the hosts that a rank has failed, and that the job goes on.
     pub(super) fn announce_failure(&mut self, rank: u32, why: &str) {
-        self.links.send_to_all(|| ToHost::Failed { rank, why: why.to_owned() });
+        self.links.send_to_all(&ToHost::Failed { rank, why: why.to_owned() });
     }
 
     /// Records ranks that did not fail, and tells the hosts of those that never called MPI_Init.
     fn on_ended(&mut self, list: Vec<EndedRank>) {
         let mut absent = Vec::new();
-        for EndedRank { rank, line } in list {
-            if line.exit == Some(Exit::Code(0)) && is_absent(&line) {
-                absent.push(rank);
-            }
-            self.ended[rank as usize] = Some(line);
+        for ended in list {
+            absent.extend(ended.is_absent().then_some(ended.rank));
+            self.ended[ended.rank as usize] = Some(ended.line);
         }
         if !absent.is_empty() && self.phase == Phase::Running {
-            self.links.send_to_all(|| ToHost::Absent(absent.clone()));
+            self.links.send_to_all(&ToHost::Absent(absent));
         }
     }
 
@@ -132,7 +130,7 @@ impl MultiHostJob {
         let Judgement { verdict, is_reported } =
             self.outcome.judge(event, self.phase == Phase::Running);
         if let (Verdict::Missing(_), Some(rank)) = (verdict, self.outcome.missing()) {
-            self.links.send_to_all(|| ToHost::Missing(rank));
+            self.links.send_to_all(&ToHost::Missing(rank));
         }
         let ends = matches!(verdict, Verdict::Ends(_));
         if is_reported {

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::descriptors::{LimitError, raise_limit};
+use crate::descriptors::raise_limit;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome, is_absent};
@@ -86,13 +86,12 @@ fn connect(settings: &Settings, share: &Share) -> Result<(Vec<HostShare>, Links)
     }
     let share = Share { hosts: shares.iter().map(|host| host.ranks).collect(), ..share.clone() };
     let tree = links::root(settings, shares.clone())?;
-    raise_limit(0, shares.len().min(tree.width as usize)).map_err(|LimitError { needed, maximum }| {
-        format!("the hosts need {needed} open files and the limit is {maximum}: raise it (`ulimit -Hn`)")
-    })?;
+    raise_limit(0, shares.len().min(tree.width as usize))
+        .map_err(|error| format!("the hosts need {error}"))?;
     let start = Start { settings, share: &share, tree: &tree, is_root: true };
     let mut links = Links::start(&start)?;
-    match links.take_refused().first() {
-        Some((_, why)) => Err(links.refusal(why)),
+    match links.take_refused().into_iter().next() {
+        Some(lost) => Err(lost.why),
         None => Ok((shares, links)),
     }
 }
@@ -143,13 +142,13 @@ impl MultiHostJob {
                 libc::SIGCHLD => self.check_agents(),
                 libc::SIGQUIT => self.request_table(Instant::now()),
                 libc::SIGTSTP => {
-                    self.links.send_to_all(|| ToHost::Signal(signal));
+                    self.links.send_to_all(&ToHost::Signal(signal));
                     let _ = kill_process(getpid(), Signal::STOP);
                 }
                 libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
                     let code = 128 + signal as u8;
                     self.outcome.set_code(code);
-                    self.links.send_to_all(|| ToHost::Signal(signal));
+                    self.links.send_to_all(&ToHost::Signal(signal));
                     if self.phase == Phase::Running {
                         self.phase = Phase::Stopping { until: None };
                     }
@@ -158,7 +157,7 @@ impl MultiHostJob {
                         self.end(code);
                     }
                 }
-                other => self.links.send_to_all(|| ToHost::Signal(other)),
+                other => self.links.send_to_all(&ToHost::Signal(other)),
             }
         }
     }

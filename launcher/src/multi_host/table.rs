@@ -24,7 +24,7 @@ impl MultiHostJob {
         }
         self.table_due = Some(now + ANSWER_TIME);
         self.hosts.iter_mut().for_each(|host| host.answer = None);
-        self.links.send_to_all(|| ToHost::Table);
+        self.links.send_to_all(&ToHost::Table);
     }
 
     /// Prints the table if it is due.

@@ -16,7 +16,7 @@ use rustix::process::Pid;
 use super::agent::{self, shown};
 use super::link::{Link, State};
 use super::{Branch, Tree, branches, height};
-use crate::frames::{FromHost, ToHost, VERSION};
+use crate::frames::{FromHost, LostHost, ToHost, VERSION};
 use crate::heartbeat::{Heartbeat, Tick};
 use crate::hosts::is_this_host;
 use crate::settings::Settings;
@@ -30,15 +30,13 @@ const LEVEL_GRACE: Duration = Duration::from_millis(300);
 /// Time that an agent has to end after its daemon.
 const AGENT_GRACE: Duration = Duration::from_millis(300);
 
-/// What goes wrong with a child; `link` is its number.
+/// What goes wrong with a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Its daemon never ran.
-    NotStarted { link: usize, line: String },
-    /// It ran and its connection is gone.
-    Lost { link: usize, why: String },
-    /// It did not end its ranks in time.
-    Stuck { link: usize, line: String },
+    /// Its daemon never ran, or its connection is gone.
+    Lost(LostHost),
+    /// It did not end its ranks in time: a line for the user.
+    Stuck(String),
 }
 
 /// The children of a process.
@@ -52,7 +50,7 @@ pub(crate) struct Links {
     via: String,
     /// When the children were requested to end their ranks.
     ending: Option<Instant>,
-    /// Branches that could not be started, until [`Links::check`].
+    /// Branches that could not be started, until [`Links::take_refused`].
     refused: Vec<(Branch, String)>,
 }
 
@@ -104,9 +102,14 @@ impl Links {
         Ok(links)
     }
 
-    /// Returns the first branch that could not be started, with the reason.
-    pub(crate) fn take_refused(&mut self) -> Vec<(Branch, String)> {
-        std::mem::take(&mut self.refused)
+    /// Returns the branches that could not be started, once.
+    pub(crate) fn take_refused(&mut self) -> Vec<LostHost> {
+        let refused = std::mem::take(&mut self.refused);
+        let lost = |(branch, why): (Branch, String)| {
+            let why = format!("{why}{}{}", self.via(" from "), self.remedy());
+            branch.lost(why, false)
+        };
+        refused.into_iter().map(lost).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Link> {
@@ -199,7 +202,7 @@ impl Links {
             "the daemon on {host} has version {version}, mpiexec has version {VERSION}: install \
              the same Verbena on all hosts"
         );
-        Some(Trouble::NotStarted { link, line })
+        Some(self.not_started(link, line))
     }
 
     fn on_foreign_text(&mut self, link: usize, text: &str) -> Trouble {
@@ -211,7 +214,15 @@ impl Links {
              daemon; start-up files of the shell on {name} must print nothing"
         );
         this.give_up();
-        Trouble::NotStarted { link, line }
+        self.not_started(link, line)
+    }
+
+    fn not_started(&self, link: usize, line: String) -> Trouble {
+        Trouble::Lost(self.links[link].branch.lost(line, false))
+    }
+
+    fn disconnected(&self, link: usize, why: String) -> Trouble {
+        Trouble::Lost(self.links[link].branch.lost(why, true))
     }
 
     /// Returns what the end of a connection before the child was over means.
@@ -226,7 +237,7 @@ impl Links {
         let was = std::mem::replace(&mut this.state, State::Lost);
         let how = agent::ending(status);
         if was == State::Running {
-            return Trouble::Lost { link, why: format!("its connection {how}") };
+            return self.disconnected(link, format!("its connection {how}"));
         }
         let head = &self.links[link].branch.head;
         let (ranks, name) = (head.ranks_in_words(), &head.name);
@@ -234,11 +245,11 @@ impl Links {
         let line = format!(
             "cannot start {ranks} on {name}{}: `{whole}` {how}; run `{test}` by hand{}, or see \
              --agent{}",
-            self.from(),
-            self.there(),
+            self.via(" from "),
+            self.via(" on "),
             self.remedy()
         );
-        Trouble::NotStarted { link, line }
+        self.not_started(link, line)
     }
 
     /// Returns an agent's command for a host as it is run, and one to try by hand.
@@ -247,12 +258,9 @@ impl Links {
         (shown(agent, host, "..."), shown(agent, host, "true"))
     }
 
-    fn from(&self) -> String {
-        if self.via.is_empty() { String::new() } else { format!(" from {}", self.via) }
-    }
-
-    fn there(&self) -> String {
-        if self.via.is_empty() { String::new() } else { format!(" on {}", self.via) }
+    /// Returns the host that starts the children, after a preposition; nothing for the user's own.
+    fn via(&self, preposition: &str) -> String {
+        if self.via.is_empty() { String::new() } else { format!("{preposition}{}", self.via) }
     }
 
     fn remedy(&self) -> &'static str {
@@ -260,11 +268,6 @@ impl Links {
             return "";
         }
         "; with --tree-width 65536 the host of mpiexec starts all daemons itself"
-    }
-
-    /// Returns the line for a branch that was refused.
-    pub(crate) fn refusal(&self, why: &str) -> String {
-        format!("{why}{}{}", self.from(), self.remedy())
     }
 
     /// Returns the time of the next [`Links::check`].
@@ -301,7 +304,7 @@ impl Links {
         let name = &this.branch.head.name;
         let line = format!("host {name} does not end its ranks; closing the connection");
         this.give_up();
-        Some(Trouble::Stuck { link, line })
+        Some(Trouble::Stuck(line))
     }
 
     /// Gives up a child whose agent has ended while another process holds its output open.
@@ -330,12 +333,12 @@ impl Links {
             "cannot start {ranks} on {name}{}: no message from its daemon for {} s \
              (--start-timeout), and `{whole}` still runs; run `{test}` by hand{} (it must not \
              request a password), or see --agent{}",
-            self.from(),
+            self.via(" from "),
             limit.as_secs_f64(),
-            self.there(),
+            self.via(" on "),
             self.remedy()
         );
-        Some(Trouble::NotStarted { link, line })
+        Some(self.not_started(link, line))
     }
 
     /// Sends a beat to a child, or gives it up.
@@ -361,16 +364,15 @@ impl Links {
                 let why = format!(
                     "no message for {seconds} s (--dead-after), the machine is down or unreachable"
                 );
-                Some(Trouble::Lost { link, why })
+                Some(self.disconnected(link, why))
             }
         }
     }
 
     /// Sends a message to all children.
-    pub(crate) fn send_to_all(&mut self, message: impl Fn() -> ToHost) {
-        for link in self.links.iter_mut().filter(|link| link.is_up()) {
-            link.send(&message());
-        }
+    pub(crate) fn send_to_all(&mut self, message: &ToHost) {
+        let up = self.links.iter_mut().filter(|link| link.is_up());
+        up.for_each(|link| link.send(message));
     }
 
     /// Sends a message to one child.
@@ -404,7 +406,7 @@ impl Links {
             return false;
         }
         self.ending = Some(now);
-        self.send_to_all(|| ToHost::End);
+        self.send_to_all(&ToHost::End);
         true
     }
 

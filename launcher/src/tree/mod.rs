@@ -20,6 +20,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::frames::LostHost;
+
 /// The children of a process where `launch.tree_width` is 0 and every host reaches every other.
 pub const DEFAULT_WIDTH: u32 = 32;
 
@@ -91,6 +93,12 @@ impl Branch {
             is_adjacent
         });
         all
+    }
+
+    /// Returns the report that these hosts are lost; see [`LostHost`].
+    pub(crate) fn lost(&self, why: String, was_running: bool) -> LostHost {
+        let below = self.below.iter().map(|host| host.first).collect();
+        LostHost { first: self.head.first, below, why, was_running }
     }
 }
 
