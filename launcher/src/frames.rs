@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::absent_ranks::Waiter;
 use crate::failure_policy::{Event, Exit};
-use crate::outcome;
+use crate::lost_host::LostHost;
 use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -178,21 +178,8 @@ impl ToHost {
 impl EndedRank {
     /// Returns true for a rank that ended well and never called MPI_Init: others may wait for it.
     pub(crate) fn is_absent(&self) -> bool {
-        self.line.exit == Some(Exit::Code(0)) && outcome::is_absent(&self.line)
+        self.line.exit == Some(Exit::Code(0)) && self.line.is_absent()
     }
-}
-
-/// A host that the job has lost, with those that were reached through it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostHost {
-    /// The first rank of the host.
-    pub first: u32,
-    /// The first ranks of the hosts below it.
-    pub below: Vec<u32>,
-    /// The reason, one line for the user if the daemon did not start.
-    pub why: String,
-    /// The daemon ran.
-    pub was_running: bool,
 }
 
 /// Encodes a message with its length.

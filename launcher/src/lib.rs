@@ -36,6 +36,7 @@ pub mod input;
 mod job;
 pub mod job_monitor;
 pub mod launch;
+pub mod lost_host;
 pub mod memory_limit;
 mod multi_host;
 pub mod options;

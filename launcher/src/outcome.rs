@@ -7,14 +7,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bootstrap::RankState;
-
 use crate::explain::Explanations;
 use crate::failure_policy::{Event, Exit, Verdict};
 use crate::foreign_mpi;
 use crate::outcome_report::OutcomeReport;
 use crate::output::Output;
-use crate::rank_table::RankLine;
 use crate::secondary_failures::SecondaryFailures;
 use crate::settings::{OnFailure, Settings};
 
@@ -171,11 +168,6 @@ impl Outcome {
     }
 }
 
-/// Returns true for a rank that never called MPI_Init.
-pub(crate) fn is_absent(line: &RankLine) -> bool {
-    line.seen.state == RankState::Starting
-}
-
 /// The age of a job, and its time limit.
 #[derive(Debug)]
 pub(crate) struct Clock {
@@ -214,7 +206,10 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bootstrap::RankState;
+
     use crate::failure_policy::Exit;
+    use crate::rank_table::RankLine;
 
     fn died(rank: u32, code: i32, state: RankState) -> Event {
         Event::Died { rank, exit: Exit::Code(code), state }

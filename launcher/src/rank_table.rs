@@ -36,6 +36,11 @@ impl RankLine {
         let is_stopped = exit.is_none() && process_state::is_stopped(pid);
         RankLine { pid, exit, seen, is_stopped, waited }
     }
+
+    /// Returns true for a rank that never called MPI_Init.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.seen.state == RankState::Starting
+    }
 }
 
 /// The columns of the table.

@@ -15,7 +15,8 @@ use bootstrap::control::{ToLauncher, ToRank, encode};
 use fabric::transport::Rts;
 use fabric::{Header, Kind, Region};
 use fastrand::Rng;
-use launcher::frames::{self, FromHost, LostHost, ToHost};
+use launcher::frames::{self, FromHost, ToHost};
+use launcher::lost_host::LostHost;
 use launcher::tree::store::StoreMessage;
 use tests::decoders::TARGETS;
 

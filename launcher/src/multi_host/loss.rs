@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use super::state::{MultiHostJob, Phase};
-use crate::frames::LostHost;
 use crate::job::STOP_GRACE_AFTER_DEATH;
+use crate::lost_host::LostHost;
 use crate::tree::links::Trouble;
 
 /// The hosts reached through a lost one that its report names.

@@ -20,9 +20,10 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::descriptors::raise_limit;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
-use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome, is_absent};
+use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::{Output, Which};
 use crate::program::CannotRun;
+use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::signals::Signals;
@@ -180,7 +181,8 @@ impl MultiHostJob {
 
     /// Prints the closing lines of a job that is over.
     fn conclude(&mut self, settings: &Settings) {
-        let none_in_mpi = self.ended.iter().all(|line| line.as_ref().is_some_and(is_absent));
+        let none_in_mpi =
+            self.ended.iter().all(|line| line.as_ref().is_some_and(RankLine::is_absent));
         self.outcome.conclude(settings, none_in_mpi, &mut self.output);
     }
 }

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frames::LostHost;
+use crate::lost_host::LostHost;
 
 /// The children of a process where `launch.tree_width` is 0 and every host reaches every other.
 pub const DEFAULT_WIDTH: u32 = 32;
