@@ -209,7 +209,6 @@ mod tests {
     use bootstrap::RankState;
 
     use crate::failure_policy::Exit;
-    use crate::rank_table::RankLine;
 
     fn died(rank: u32, code: i32, state: RankState) -> Event {
         Event::Died { rank, exit: Exit::Code(code), state }
