@@ -25,9 +25,9 @@ use self::inquiry::Calls;
 pub use self::inquiry::Passed;
 use self::running::{Running, State, Step};
 pub use self::user_call::{UserCall, UserReturn};
+use crate::latest_call;
 use crate::plan::Plan;
 use crate::schedule::{Member, Schedule};
-use crate::signature;
 
 /// All running collectives of a process.
 #[derive(Default)]
@@ -94,16 +94,12 @@ impl Active {
             0 => None,
             bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
         };
-        let (slot, before) = (self.vacancy(), self.past.digest_before(&plan, sequence));
+        let slot = self.vacancy();
         let entry = &mut self.entries[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
         let open = std::mem::take(&mut entry.open);
-        let running = entry.running.insert({
-            let mut cursor = Cursor::first(&plan, sequence);
-            cursor.signature = signature::after(cursor.signature, before);
-            Running::new(plan, sequence, cursor, open, scratch)
-        });
-        running.before = before;
+        let cursor = Cursor::first(&plan, sequence);
+        let running = entry.running.insert(Running::new(plan, sequence, cursor, open, scratch));
         let mut moved = false;
         // A user's function that is due already waits for `advance`.
         match running.step(pt2pt, endpoint, id, false, &mut moved) {
@@ -302,7 +298,7 @@ impl Active {
         self.past.keep(&running.plan, running.sequence, has_failed);
         let mut rest = None;
         if has_failed {
-            self.past.mark_failed(&running.plan);
+            latest_call::fail(running.plan.latest());
             let lost = pt2pt.failed_peers();
             // With a failed process the rounds of the segment never end.
             let is_whole = !lost.iter().any(|lost| running.plan.has_member(lost.peer));

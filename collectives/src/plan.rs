@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fabric::{CollSegment, Collective, CollectiveKind, Peer};
-use objects::{Area, Comm, Datatype, Group, Op};
+use objects::{Area, Comm, Datatype, Group, LatestCall, Op};
 use pt2pt::{CollectiveCall, Envelope, Pattern};
 
 use crate::operation::{Operation, ROOT_HERE};
@@ -32,6 +32,9 @@ struct Bound {
     types: TypeTable,
     reduction: Option<Reduction>,
     segment: Option<SharedSegment>,
+    /// That of all members, whether the schedule uses it or not.
+    comm_segment: Option<Arc<dyn CollSegment>>,
+    latest: Arc<LatestCall>,
     /// See [`Plan::may_run_inline`].
     may_run_inline: bool,
     group: Group,
@@ -93,6 +96,8 @@ impl Plan {
         let bound = Arc::new(Bound {
             may_run_inline,
             segment,
+            comm_segment: comm.coll_segment().filter(|_| !comm.is_inter()).cloned(),
+            latest: comm.latest_call().clone(),
             schedule,
             types,
             reduction,
@@ -225,6 +230,17 @@ impl Plan {
         self.bound.segment.as_ref().map(|shared| &*shared.segment)
     }
 
+    /// The collective segment of the communicator, whether the schedule uses it or not.
+    pub(crate) fn comm_segment(&self) -> Option<&dyn CollSegment> {
+        self.bound.comm_segment.as_deref()
+    }
+
+    /// What the next call of the communicator knows of the one before.
+    #[inline]
+    pub fn latest(&self) -> &Arc<LatestCall> {
+        &self.bound.latest
+    }
+
     /// The rank of a member of the segment.
     pub(crate) fn segment_rank(&self, member: u32) -> u32 {
         let members = self.bound.segment.as_ref().and_then(|shared| shared.members.as_deref());
@@ -246,14 +262,19 @@ impl Plan {
         self.bound.segment.as_ref().is_some_and(|shared| shared.members.is_some())
     }
 
+    /// Returns true if the members of its segment are all ranks.
+    #[inline]
+    pub(crate) fn is_in_comm_segment(&self) -> bool {
+        self.bound.segment.as_ref().is_some_and(|shared| shared.members.is_none())
+    }
+
     /// Returns true if its messages carry the call before, and those of the next one its own: the
     /// same on all ranks. The members of a segment of all ranks compare calls there. Those of the
     /// library between two groups differ from group to group, and have the kind of all that make
     /// communicators.
-    pub(crate) fn is_compared(&self) -> bool {
-        let shared = self.bound.segment.as_ref();
+    pub(crate) fn is_compared_by_messages(&self) -> bool {
         !self.is_alone()
-            && (shared.is_none() || self.has_host_segment())
+            && !self.is_in_comm_segment()
             && self.bound.remote.is_none()
             && self.renamed != Some(CollectiveKind::CommCreate)
     }

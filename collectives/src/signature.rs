@@ -8,8 +8,7 @@
 //!
 //! Of the sequence number the lower bits are there, so that a member whose rounds are out of step
 //! with those of others after an error is noticed. *Later* is set after the first of the rounds of
-//! one collective. Above bit 47 a collective among several hosts has the digest of the call before
-//! that its messages carry as well.
+//! one collective. Above bit 47 there is a digest of the call before ([`crate::latest_call`]).
 //!
 //! A reduction is named by the ABI handle of the predefined operation, or by [`USER_OP`].
 //! A member whose call has failed arrives with the signature of that call and [`FAILED`].
@@ -70,6 +69,12 @@ pub(crate) fn in_later_round(signature: u64) -> u64 {
 pub(crate) fn after(signature: u64, before: u8) -> u64 {
     const { assert!(DIGEST_BITS == u8::BITS) };
     signature | u64::from(before) << SIGNATURE_BITS
+}
+
+/// Returns the digest of [`after`].
+#[inline]
+pub(crate) fn before(signature: u64) -> u8 {
+    (signature >> SIGNATURE_BITS) as u8
 }
 
 /// Returns the signature without the digest of [`after`].

@@ -8,6 +8,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
 use fabric::{CollSegment, Peer};
@@ -26,6 +27,26 @@ pub const HINTS: [&str; 4] = [
 /// The hint with rules by which collectives choose algorithms, as the knob `coll.rules` has them.
 pub const COLL_RULES: &str = "verbena_coll_rules";
 
+/// A word about the latest collective of a communicator, which the next one compares with those of
+/// the other members. The collectives give it its meaning; zero before the first one.
+#[derive(Debug, Default)]
+pub struct LatestCall(AtomicU64);
+
+impl LatestCall {
+    /// Returns the word.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        // Relaxed, here and below: only one thread at a time starts collectives.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the word.
+    #[inline]
+    pub fn set(&self, word: u64) {
+        self.0.store(word, Ordering::Relaxed);
+    }
+}
+
 /// A communicator.
 #[derive(Clone, Debug)]
 pub struct Comm {
@@ -35,6 +56,7 @@ pub struct Comm {
     collectives: Cell<u32>,
     /// Persistent collectives made so far, modulo 2^31 - 1.
     persistent_collectives: Cell<u32>,
+    latest_call: Arc<LatestCall>,
     group: Group,
     remote: Option<Group>,
     /// The collective segment that its members share, if there is one.
@@ -58,6 +80,7 @@ impl Comm {
             rank,
             collectives: Cell::new(0),
             persistent_collectives: Cell::new(0),
+            latest_call: Arc::default(),
             group,
             remote: None,
             coll_segment: None,
@@ -101,6 +124,7 @@ impl Comm {
     pub fn local(&self) -> Comm {
         Comm {
             coll_segment: self.coll_segment.clone(),
+            latest_call: self.latest_call.clone(),
             ..self.derive(self.context, self.rank, self.group.clone())
         }
     }
@@ -201,6 +225,12 @@ impl Comm {
         let made = self.persistent_collectives.get();
         self.persistent_collectives.set((made + 1) % i32::MAX as u32);
         -1 - made as i32
+    }
+
+    /// Returns what the next collective knows of the one before.
+    #[inline]
+    pub fn latest_call(&self) -> &Arc<LatestCall> {
+        &self.latest_call
     }
 
     /// Returns the context id. Point-to-point traffic carries twice this number, collectives one

@@ -26,7 +26,7 @@ pub mod topology;
 
 pub use attribute::{Attributes, Keyval, Keyvals};
 pub use buffer::{Area, Buffer, Operands};
-pub use comm::Comm;
+pub use comm::{Comm, LatestCall};
 pub use datatype::{Datatype, SignatureWord};
 pub use errhandler::Errhandler;
 pub use error::{Error, Result};

@@ -137,13 +137,14 @@ impl Process {
     pub fn refuse_collective(&mut self, comm: usize, is_persistent: bool) {
         let Ok(object) = self.comm(comm) else { return };
         let (context, rank) = (2 * object.context() + 1, object.rank());
+        let latest = object.latest_call().clone();
         let is_alone = object.peers().size() == 1 && !object.is_inter();
         let sequence = match is_persistent {
             true => object.next_persistent_collective(),
             false => object.next_collective(),
         };
         if let Some(core) = self.core.as_deref_mut().filter(|_| !is_alone) {
-            core.collectives.mark_refused(context, sequence, rank);
+            core.collectives.mark_refused(context, sequence, rank, &latest);
         }
     }
 

@@ -42,7 +42,8 @@ impl Process {
             let mut all = [&*world, &*comm_self].into_iter().chain(made);
             let comm = all.find(|comm| 2 * comm.context() + 1 == context)?;
             let segment = comm.coll_segment().cloned();
-            Some(Passed { rank: comm.rank(), next: comm.collectives_started(), segment })
+            let latest = comm.latest_call().clone();
+            Some(Passed { rank: comm.rank(), next: comm.collectives_started(), segment, latest })
         };
         let Stack { protocols, endpoint } = stack;
         let failed = collectives.handle_notices(&mut protocols.pt2pt, endpoint, passed);

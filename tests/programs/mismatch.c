@@ -178,7 +178,7 @@ int main(int argc, char **argv)
         bcast_and_send();
     else {
         let_errors_return();
-        roots(3), roots(2000), roots(100000);
+        roots(3), roots(2000), roots(5000), roots(100000);
         sizes(10, 100000), sizes(3, 5), sizes(60000, 100000);
         operations(3), operations(50000);
         refused(3), refused(100000);

@@ -4,6 +4,7 @@
 use objects::scratch::Scratch;
 use objects::{Area, Buffer, Datatype, Op, Operands};
 
+use crate::latest_call;
 use crate::plan::{Plan, Reduction};
 use crate::schedule::{Local, SegSync};
 use crate::shape::{Space, Span, Strided};
@@ -37,10 +38,12 @@ pub(super) enum SyncResult {
 }
 
 impl Cursor {
-    /// At the beginning of a schedule. Begins all rounds of the segment that the schedule needs.
+    /// At the beginning of a schedule, as the latest call of its communicator. Begins all rounds of
+    /// the segment that the schedule needs.
     #[inline]
     pub(super) fn first(plan: &Plan, sequence: i32) -> Cursor {
         let (mut segment_round, mut segment_end) = (0, 0);
+        let mut signature = signature::numbered(plan.signature(), sequence);
         if let Some(segment) = plan.segment() {
             segment_round = segment.next_round();
             segment_end = segment_round + 1;
@@ -48,7 +51,15 @@ impl Cursor {
                 segment_end = segment.next_round() + 1;
             }
         }
-        let signature = signature::numbered(plan.signature(), sequence);
+        let before = if plan.is_in_comm_segment() {
+            latest_call::begin_in_segment(plan.latest(), signature)
+        } else if sequence >= 0 && plan.is_compared_by_messages() {
+            let digest = latest_call::digest_of(plan.call(), sequence);
+            latest_call::begin_by_messages(plan.latest(), digest)
+        } else {
+            0
+        };
+        signature = signature::after(signature, before);
         Cursor { segment_round, segment_end, round: 0, next_local: 0, signature }
     }
 

@@ -1,8 +1,8 @@
 //! Notifies members of a failed collective, and describes a mismatch in a segment.
 
-use fabric::{CollectiveKind, HybridGet};
+use fabric::{Collective, CollectiveKind, HybridGet};
 use objects::Buffer;
-use pt2pt::{Engine, Fault, Mode, Notice};
+use pt2pt::{CollectiveCall, Engine, Fault, Mode, Notice};
 
 use super::cursor::Cursor;
 use crate::plan::Plan;
@@ -92,7 +92,15 @@ pub(super) fn earlier(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32) 
     let me = plan.segment_member();
     let ours = plan.segment().and_then(|s| call(s.signature_of(before, me?)));
     let ours = ours.filter(|call| call.kind != CollectiveKind::GaveUp as u8);
-    // Where both did the same in that round, the executor finds out what they did after it.
-    let (ours, theirs) = if ours == theirs { (None, None) } else { (ours, theirs) };
+    let has_failed = || {
+        let failed = signature::after(signature::alone(cursor.signature), Collective::FAILED);
+        plan.segment()?.agrees(cursor.segment_round, member, failed)
+    };
+    let is_by_messages = theirs.is_none() && signature::before(cursor.signature) != 0;
+    let (ours, theirs) = match ours == theirs || is_by_messages {
+        false => (ours, theirs),
+        // After that round they called something by messages: the executor finds out.
+        true => (None, has_failed().unwrap_or(false).then_some(CollectiveCall::GAVE_UP)),
+    };
     Box::new(Fault::Earlier { ours, theirs, source, sequence, context })
 }

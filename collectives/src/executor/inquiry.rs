@@ -14,18 +14,16 @@
 use std::sync::Arc;
 
 use fabric::{CollSegment, Collective, CollectiveKind, HybridGet, Peer};
-use hashbrown::HashMap;
+use objects::LatestCall;
 use pt2pt::{CollectiveCall, Engine, Fault, Notice};
-use rustc_hash::FxBuildHasher;
 
 use super::Active;
 use super::running::{Running, State};
+use crate::latest_call;
 use crate::plan::Plan;
 use crate::schedule::Member;
 use crate::signature;
 
-/// Spreads a call over the upper bits of a word: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Calls that are kept.
 const KEPT: usize = 64;
 
@@ -35,8 +33,6 @@ pub(super) struct Calls {
     latest: Vec<PastCall>,
     /// Where the next one is stored.
     next: usize,
-    /// The digest of the latest call that sent messages, of each communicator by its context.
-    digests: HashMap<u64, u8, FxBuildHasher>,
 }
 
 /// A collective that is over here.
@@ -48,6 +44,8 @@ struct PastCall {
     rank: u32,
     call: CollectiveCall,
     has_failed: bool,
+    /// What the next call has as the digest of this one.
+    digest: u8,
 }
 
 /// What the communicator of an inquiry knows.
@@ -58,6 +56,8 @@ pub struct Passed {
     pub next: i32,
     /// Its collective segment.
     pub segment: Option<Arc<dyn CollSegment>>,
+    /// See [`objects::Comm::latest_call`].
+    pub latest: Arc<LatestCall>,
 }
 
 impl Calls {
@@ -67,31 +67,19 @@ impl Calls {
             return;
         }
         let (context, rank, call) = (plan.context(), plan.rank(), plan.call());
-        self.store(PastCall { context, sequence, rank, call, has_failed });
-    }
-
-    /// Returns the digest of the call before on the communicator of a plan that is about to start,
-    /// and keeps that of its own call; see [`Collective::before`].
-    #[inline]
-    pub(super) fn digest_before(&mut self, plan: &Plan, sequence: i32) -> u8 {
-        if sequence < 0 || !plan.is_compared() {
-            return 0;
-        }
-        let digest = self.digests.entry(plan.context()).or_insert(0);
-        std::mem::replace(digest, digest_of(plan.call(), sequence))
-    }
-
-    /// The latest call on a communicator has failed.
-    #[cold]
-    pub(super) fn mark_failed(&mut self, plan: &Plan) {
-        if let Some(digest) = self.digests.get_mut(&plan.context()) {
-            *digest = Collective::FAILED;
-        }
+        let digest = match plan.is_in_comm_segment() {
+            true => {
+                let signature = signature::numbered(plan.signature(), sequence);
+                latest_call::digest_of_signature(signature)
+            }
+            false => latest_call::digest_of(call, sequence),
+        };
+        self.store(PastCall { context, sequence, rank, call, has_failed, digest });
     }
 
     /// Names both calls in the fault of a collective whose messages show that a member's call
     /// before was another one: this rank's is one of the latest, and data of the member's may have
-    /// arrived that no receive here is for.
+    /// arrived that no receive here is for, or the segment has its signature.
     #[cold]
     pub(super) fn name_earlier(&self, running: &mut Running, pt2pt: &mut Engine) {
         let Running { plan, before, sequence: later, state, .. } = running;
@@ -102,15 +90,21 @@ impl Calls {
             return;
         };
         let is_it = |past: &PastCall| {
-            past.context == *context
-                && past.sequence < *later
-                && digest_of(past.call, past.sequence) == *before
+            past.context == *context && past.sequence < *later && past.digest == *before
         };
-        let Some(past) = self.latest_first().find(|past| is_it(past)) else { return };
+        let Some(past) = self.latest_first().find(|past| is_it(past)) else {
+            if let Some(calls) = calls_in_segment(plan, *before, *source) {
+                (*ours, *theirs) = calls;
+            }
+            return;
+        };
         let any = Collective::new(CollectiveKind::Internal, None, None);
         let pattern = plan.pattern(Some(Member::from_wire(*source)), past.sequence, any);
         let arrived = pt2pt.probe_call(&pattern);
         *theirs = arrived.filter(|theirs| !theirs.agrees(&past.call));
+        if theirs.is_none() {
+            *theirs = calls_in_segment(plan, *before, *source).and_then(|(_, theirs)| theirs);
+        }
         *ours = Some(past.call);
     }
 
@@ -132,12 +126,22 @@ impl Calls {
     }
 }
 
-/// A number from 1 to 254, mostly another one for another call.
-fn digest_of(call: CollectiveCall, sequence: i32) -> u8 {
-    let CollectiveCall { kind, root, bytes } = call;
-    let call = u64::from(kind) << 32 | u64::from(root);
-    let mixed = call ^ bytes.unwrap_or(0).rotate_left(40) ^ (sequence as u64).rotate_left(20);
-    (mixed.wrapping_mul(SPREAD) >> 32) as u8 % 254 + 1
+/// The calls of this rank and of `member` in the latest round of the communicator's segment, if
+/// this rank's has the digest `before`.
+fn calls_in_segment(
+    plan: &Plan,
+    before: u8,
+    member: u32,
+) -> Option<(Option<CollectiveCall>, Option<CollectiveCall>)> {
+    let segment = plan.comm_segment()?;
+    let ours = segment.own_signature(0)?;
+    let is_it = |signature| latest_call::digest_of_signature(signature) == before;
+    if !is_it(ours) {
+        return None;
+    }
+    let theirs = segment.signature_of(segment.begun().checked_sub(1)?, member);
+    let theirs = theirs.filter(|theirs| *theirs != ours).map(signature::call);
+    Some((Some(signature::call(ours)), theirs))
 }
 
 impl Active {
@@ -184,14 +188,14 @@ impl Active {
 
     /// Keeps that the `sequence`th call on a communicator, where this process has rank `rank`, was
     /// refused here before it started: members that wait for it in that collective learn so when
-    /// they ask, others from the messages of the next one. `context`: that of its collectives on
-    /// the wire.
+    /// they ask, others in the next one. `context`: that of its collectives on the wire.
     #[cold]
-    pub fn mark_refused(&mut self, context: u64, sequence: i32, rank: u32) {
+    pub fn mark_refused(&mut self, context: u64, sequence: i32, rank: u32, latest: &LatestCall) {
         let call = CollectiveCall::GAVE_UP;
-        self.past.store(PastCall { context, sequence, rank, call, has_failed: true });
+        let digest = Collective::FAILED;
+        self.past.store(PastCall { context, sequence, rank, call, has_failed: true, digest });
         if sequence >= 0 {
-            self.past.digests.insert(context, Collective::FAILED);
+            latest_call::fail(latest);
         }
     }
 
@@ -249,13 +253,16 @@ impl Active {
         if let Some(past) = past.filter(|past| past.has_failed || !past.call.agrees(&notice.call)) {
             return Some((past.call, past.rank));
         }
-        let Passed { rank, next, segment } = passed(context)?;
+        let Passed { rank, next, segment, latest } = passed(context)?;
         if !(0..next).contains(&sequence) {
             return None;
         }
         if let Some(theirs) = notice.round {
             // The rounds show which members have been there, unless they are out of step.
             let is_behind = catch_up(&*segment?, theirs, sequence);
+            if is_behind {
+                latest_call::forget(&latest);
+            }
             return is_behind.then_some((notice.call, rank));
         }
         if past.is_some() {

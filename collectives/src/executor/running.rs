@@ -93,7 +93,7 @@ impl Running {
             open,
             scratch,
             detached: false,
-            before: 0,
+            before: signature::before(cursor.signature),
             late: None,
             has_failed: false,
             has_arrived: false,

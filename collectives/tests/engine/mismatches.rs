@@ -222,6 +222,36 @@ fn a_rank_with_another_root_learns_of_it_and_so_do_the_others() {
     }
 }
 
+/// Segments in which some of the calls of [`run_one`] fit, and others go by messages.
+fn mixed_ways() -> [Thresholds; 2] {
+    [
+        Thresholds { oversubscribed_max: Some(64), ..counter() },
+        Thresholds { shm_max: Some(64), ..flags() },
+    ]
+}
+
+#[test]
+fn roots_that_differ_by_messages_are_named_in_the_segment() {
+    for (way, thresholds) in mixed_ways().iter().enumerate() {
+        for (size, count) in (2..5).flat_map(|size| [(size, 3), (size, 400)]) {
+            let random = &mut Random(7);
+            // Each rank that is a root by its own account sends, and waits for no rank.
+            let mut call = |rank: u32| (Layout::new(vec![count], 0, random, 0), rank.min(1), true);
+            let ends = run_one(thresholds, size, u64::from(size), &mut call);
+            let case = format!("way {way}, {size} ranks, {count}: {ends:?}");
+            for (rank, other) in [(0, 1), (1, 0)] {
+                let other = format!("root {other}");
+                let mut faults = ends[rank].iter().filter_map(|end| end.as_ref().err());
+                // With more ranks some are found to have failed first.
+                let names = |fault: &String| fault.contains(&other) || fault.contains("gave");
+                let is_named = faults
+                    .any(|fault| if size == 2 { fault.contains(&other) } else { names(fault) });
+                assert!(is_named, "rank {rank}, {case}");
+            }
+        }
+    }
+}
+
 /// The calls that ranks may make differently, and all with the barriers after them.
 const WRONG: i32 = 2;
 const CALLS: i32 = WRONG + 9;
@@ -236,7 +266,8 @@ fn after_any_mismatch_all_ranks_get_back_into_step() {
 /// Each rank goes on when its own call is over.
 fn get_back_into_step(seed: u64) {
     let random = &mut Random(seed);
-    let (ways, size) = (ways(), 2 + random.below(7) as u32);
+    let ways = [&ways()[..], &mixed_ways()].concat();
+    let size = 2 + random.below(7) as u32;
     let thresholds = &ways[random.below(ways.len() as u64) as usize];
     let mut world = World::new(size, seed, any_options(random), thresholds);
     if thresholds.host_segment.is_some() {

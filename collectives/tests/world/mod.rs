@@ -14,7 +14,7 @@ use collectives::{
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::sim::{Manner, Options, SimTransport};
 use fabric::{Caps, CollSegment, CollectiveKind, Peer};
-use objects::{Area, Buffer, Comm, Datatype, Group};
+use objects::{Area, Buffer, Comm, Datatype, Group, LatestCall};
 use pt2pt::{Engine, Fault, Settings};
 use shm_transport::{Segment, SyncKind};
 
@@ -36,7 +36,7 @@ pub(crate) struct Process {
     host_segment: Option<Arc<dyn CollSegment>>,
     /// The rank in each communicator, and the number of its next collective, by context on the
     /// wire.
-    started: HashMap<u64, (u32, i32)>,
+    started: HashMap<u64, (u32, i32, Arc<LatestCall>)>,
     /// A user's function that takes its time, and how long.
     pub(crate) away: Option<(UserCall, u64)>,
     random: Random,
@@ -46,9 +46,9 @@ impl Process {
     fn handle_notices(&mut self) {
         let Process { active, pt2pt, transport, segments, started, .. } = self;
         active.handle_notices(pt2pt, transport, |context| {
-            let &(rank, next) = started.get(&context)?;
+            let &(rank, next, ref latest) = started.get(&context)?;
             let segment = segments.get(&(context / 2)).cloned();
-            Some(Passed { rank, next, segment })
+            Some(Passed { rank, next, segment, latest: latest.clone() })
         });
     }
 }
@@ -170,7 +170,8 @@ impl World {
     /// Starts a collective; if it needs a segment, only at random as an inline run.
     pub(crate) fn start(&mut self, rank: usize, plan: Plan, sequence: i32) -> CollectiveId {
         let process = &mut self.ranks[rank];
-        process.started.insert(plan.context(), (plan.rank(), sequence + 1));
+        let latest = plan.latest().clone();
+        process.started.insert(plan.context(), (plan.rank(), sequence + 1, latest));
         if plan.may_run_inline() && process.random.below(2) == 0 {
             let mut run = InlineRun::new(&plan, sequence);
             if !run.go() {
@@ -192,8 +193,9 @@ impl World {
     #[allow(dead_code, reason = "not all tests have wrong arguments")]
     pub(crate) fn refuse(&mut self, rank: usize, comm: &Comm, sequence: i32) {
         let (process, context) = (&mut self.ranks[rank], 2 * comm.context() + 1);
-        process.started.insert(context, (comm.rank(), sequence + 1));
-        process.active.mark_refused(context, sequence, comm.rank());
+        let latest = comm.latest_call();
+        process.started.insert(context, (comm.rank(), sequence + 1, latest.clone()));
+        process.active.mark_refused(context, sequence, comm.rank(), latest);
     }
 
     /// One round of progress at one rank; true if anything happened.

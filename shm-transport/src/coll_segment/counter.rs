@@ -20,8 +20,6 @@ use super::{Counting, LINE, SyncKind};
 use crate::sync::{AtomicU64, Ordering};
 
 const SETS: usize = 3;
-/// Bits of a mismatch that hold a member.
-const MEMBER_BITS: u32 = 32;
 
 /// The words in which the members of one slot set count, on a line of its own: members that wait
 /// look at another line.
@@ -29,8 +27,7 @@ const MEMBER_BITS: u32 = 32;
 #[repr(C, align(64))]
 pub(crate) struct ArrivalCount {
     arrived: AtomicU64,
-    /// Two members whose signatures differ: the completing one in the low half, the other one plus
-    /// 1 in the high half. 0 if all are equal.
+    /// 1 if signatures differ, otherwise 0.
     mismatch: AtomicU64,
 }
 
@@ -53,15 +50,6 @@ impl Counter {
         signatures: Signatures<SETS>,
     ) -> Counter {
         Counter { completed, arrival_counts, signatures }
-    }
-
-    /// The word that names this member, which completes the round, and one that differs from it.
-    #[cold]
-    fn find_mismatch(&self, round: u64, mine: u64) -> u64 {
-        let other = self.signatures.find_mismatch(round, mine);
-        other.map_or(0, |other| {
-            (u64::from(other) + 1) << MEMBER_BITS | u64::from(self.signatures.me())
-        })
     }
 
     #[inline]
@@ -101,9 +89,8 @@ impl Counting for Counter {
         // Relaxed: ordered by the arrivals before and the store to `completed` below.
         let mine = words[me as usize].load(Ordering::Relaxed);
         let differs = words.iter().any(|word| word.load(Ordering::Relaxed) != mine);
-        let mismatch = if differs { self.find_mismatch(round, mine) } else { 0 };
         let arrival_count = self.arrival_count(round);
-        arrival_count.mismatch.store(mismatch, Ordering::Relaxed);
+        arrival_count.mismatch.store(u64::from(differs), Ordering::Relaxed);
         arrival_count.arrived.store(0, Ordering::Relaxed);
         // Release: a member that sees the round complete sees the result and the tally.
         self.completed.store(round + 1, Ordering::Release);
@@ -118,14 +105,10 @@ impl Counting for Counter {
     #[inline]
     fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
         // Relaxed: the round is complete.
-        let mismatch = self.arrival_count(round).mismatch.load(Ordering::Relaxed);
-        if mismatch == 0 {
-            return None;
+        match self.arrival_count(round).mismatch.load(Ordering::Relaxed) {
+            0 => None,
+            _ => self.signatures.find_mismatch(round, self.signatures.word(round, signature)),
         }
-        // At least one of the two differs from this member.
-        let (one, other) = ((mismatch >> MEMBER_BITS) as u32 - 1, mismatch as u32);
-        let agrees = self.signatures.agrees(round, other, signature) == Some(true);
-        Some(if agrees { one } else { other })
     }
 
     fn reset(&self) {
