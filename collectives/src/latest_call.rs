@@ -3,8 +3,8 @@
 //! A rank that only sends in a collective, or does not wait for others in a segment, does not hear
 //! of a member that calls another one. Both find out in the next call. Calls by messages carry the
 //! digest of the call before in each message. The members of a segment compare their rounds by
-//! themselves; therefore a call there adds a digest only if the call before went by messages, or has
-//! failed.
+//! themselves; therefore a call there adds a digest only if the call before went by messages, or
+//! has failed.
 //!
 //! ```text
 //! bit 63 (IS_DIGEST)     62 .. 8   7 .. 0
