@@ -17,6 +17,11 @@ const UNPACED: [&str; 2] = ["cubic", "reno"];
 /// Longest round trip to a near peer.
 const NEAR: Duration = Duration::from_millis(1);
 
+/// Returns true if the system has measured a long round trip. An unknown one counts as long.
+pub(crate) fn is_far(fd: BorrowedFd<'_>) -> bool {
+    sys::round_trip(fd).is_none_or(|time| time >= NEAR)
+}
+
 /// Sets the congestion control that the user names; without a name, one that suits the peer.
 pub(crate) fn choose(fd: BorrowedFd<'_>, wanted: Option<&str>) {
     if let Some(name) = wanted {
@@ -24,7 +29,7 @@ pub(crate) fn choose(fd: BorrowedFd<'_>, wanted: Option<&str>) {
         return;
     }
     let is_paced = sockopt::tcp_congestion(fd).is_ok_and(|name| name == "bbr");
-    if is_paced && sys::round_trip(fd).is_some_and(|time| time < NEAR) {
+    if is_paced && !is_far(fd) {
         let _ = UNPACED.iter().any(|name| sockopt::set_tcp_congestion(fd, name).is_ok());
     }
 }

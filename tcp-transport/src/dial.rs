@@ -36,9 +36,19 @@ impl TcpTransport {
         for at in self.dialing.clone() {
             self.warn_unreachable(at, now);
             if let Err(why) = self.progress_dial(at, now) {
-                self.fail(at, why);
+                self.give_up_dial(at, why);
             }
         }
+    }
+
+    /// Ends a dial without success. A lane that nothing needs is done without.
+    fn give_up_dial(&mut self, at: usize, why: String) {
+        let state = &mut self.peers[at];
+        if state.is_main() || state.is_pending() {
+            return self.fail(at, why);
+        }
+        state.is_unusable = true;
+        self.stop_dialing(at);
     }
 
     fn progress_dial(&mut self, at: usize, now: Instant) -> Result<(), String> {
@@ -88,7 +98,7 @@ impl TcpTransport {
         let mut nonce = [0; 32];
         fill_random(&mut nonce);
         let (from, to) = (self.own.me.0, state.peer.0);
-        let hello = Hello { from, to, epoch: state.epoch, nonce };
+        let hello = Hello { from, to, epoch: state.epoch, lane: state.lane, nonce };
         match self.connect_to(at, address, hello, now) {
             Ok(()) => self.peers[at].dial.iter_mut().for_each(|dial| dial.open += 1),
             Err(errno) => self.note_failure(at, errno == Errno::CONNREFUSED, &text(errno, address)),
@@ -150,7 +160,8 @@ impl TcpTransport {
     /// Reports on standard error, once, that a peer is not reached.
     fn warn_unreachable(&mut self, at: usize, now: Instant) {
         let (me, peer) = (self.own.me.0, self.peers[at].peer.0);
-        let Some(dial) = &mut self.peers[at].dial else { return };
+        let is_needed = self.peers[at].is_main() || self.peers[at].is_pending();
+        let Some(dial) = self.peers[at].dial.as_mut().filter(|_| is_needed) else { return };
         if !dial.warned && now - dial.began >= self.settings.connect_warn_after {
             dial.warned = true;
             eprintln!(

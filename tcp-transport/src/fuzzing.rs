@@ -6,6 +6,7 @@ use crate::candidates;
 use crate::peer::PeerState;
 use crate::records::Handler;
 use crate::regions::Regions;
+use crate::stripes::Stripes;
 use crate::wire::{Hello, Transcript};
 
 struct Ignore;
@@ -19,11 +20,12 @@ impl Sink for Ignore {
 /// Handles the bytes as the stream of a peer. Returns true if they have a record.
 pub fn records(bytes: &[u8]) -> bool {
     let (mut state, mut regions, mut reports) =
-        (PeerState::new(Peer(1)), Regions::default(), Reports::default());
+        (PeerState::new(Peer(1), 0, 0), Regions::default(), Reports::default());
     regions.register(Peer(1), fabric::UserBuf::EMPTY, fabric::Rights::All);
     let mut handler = Handler {
         state: &mut state,
         regions: &mut regions,
+        stripes: &mut Stripes::default(),
         reports: &mut reports,
         max_frame: 64 << 10,
         low_water: 1 << 20,

@@ -138,12 +138,17 @@ impl TcpTransport {
         dialer_received: u64,
     ) -> Step {
         let lost = || Step::Failed(false, "another connection has won".into());
-        let Some(peer) = self.peer_index(fabric::Peer(hello.from)) else { return lost() };
+        let Some(peer) = self.stream_index(fabric::Peer(hello.from), hello.lane) else {
+            return lost();
+        };
         let state = &self.peers[peer];
         let is_lower = hello.from < self.own.me.0;
         let is_first = !self.handshakes.is_connected_to(peer) && state.link.is_none();
         let wins = hello.epoch > state.epoch || (hello.epoch == state.epoch && is_lower);
-        if state.failed.is_some() || hello.from == self.own.me.0 || !(is_first || wins) {
+        if self.peers[state.main].failed.is_some()
+            || hello.from == self.own.me.0
+            || !(is_first || wins)
+        {
             return lost();
         }
         self.stop_dialing(peer);

@@ -1,7 +1,8 @@
 //! The transport over TCP, for hosts that share no RDMA fabric. `docs/tcp.md` describes the
 //! protocol.
 //!
-//! Two processes exchange one stream of records in each direction. The stream outlives
+//! Two processes exchange a stream of records in each direction, and more for large gets
+//! (`stripes`) where one connection does not fill the path. A stream outlives
 //! connections: a sender keeps what the peer has not acknowledged, and a new connection goes on at
 //! the byte where the last one ended. Therefore nothing is lost or doubled.
 //!
@@ -39,6 +40,7 @@ mod send_queue;
 mod settings;
 mod sleep;
 mod socket;
+mod stripes;
 mod sys;
 mod tls;
 mod transport;

@@ -25,6 +25,7 @@ impl TcpTransport {
         self.drop_link(at);
         let generation = self.new_generation();
         let _ = sockopt::set_tcp_nodelay(&fd, true);
+        self.peers[at].is_far = crate::congestion::is_far(fd.as_fd());
         crate::congestion::choose(fd.as_fd(), self.settings.congestion_control.as_deref());
         let _ = sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT_MS);
         let _ = sockopt::set_socket_keepalive(&fd, true);
@@ -78,7 +79,7 @@ impl TcpTransport {
         self.drop_link(at);
         let state = &self.peers[at];
         let is_over = state.said_bye || self.writing.flushing_since.is_some();
-        if state.failed.is_none() && (state.is_pending() || !is_over) {
+        if state.failed.is_none() && (state.is_pending() || (!is_over && state.is_main())) {
             self.start_dialing(at, why);
         } else {
             self.peers[at].tx.shrink();
@@ -107,28 +108,41 @@ impl TcpTransport {
     /// has ended in order: that is no failure to report.
     #[cold]
     pub(crate) fn fail(&mut self, at: usize, why: String) {
+        let said_bye = self.peers[at].said_bye;
+        let at = self.peers[at].main;
         self.stop_dialing(at);
         self.drop_link(at);
-        let state = &mut self.peers[at];
-        if state.failed.is_some() {
+        if self.peers[at].failed.is_some() {
             return;
         }
-        let failure = PeerFailed { peer: state.peer, why };
-        let is_over =
-            state.said_bye && [state.gets.len(), state.atomics.len(), state.puts.len()] == [0; 3];
+        let failure = PeerFailed { peer: self.peers[at].peer, why };
+        let said_bye = said_bye || self.peers[at].said_bye;
+        let before = self.reports.transfers.len();
+        self.end_stream(at, &failure);
+        for lane in self.peers[at].lanes.clone() {
+            self.stop_dialing(lane);
+            self.drop_link(lane);
+            self.end_stream(lane, &failure);
+        }
+        if !said_bye || self.reports.transfers.len() > before {
+            self.reports.failures.push(failure);
+        }
+        self.attention.has_space_again = true;
+    }
+
+    /// Ends a stream with a peer that has failed. Its transfers fail.
+    fn end_stream(&mut self, at: usize, failure: &PeerFailed) {
+        let state = &mut self.peers[at];
         state.failed = Some(failure.clone());
         state.tx = crate::send_queue::SendQueue::default();
         state.rx = crate::peer::Receiver::default();
         self.scratch.forget(at);
-        let gets = state.gets.drain().map(|(_, get)| get.token);
+        let stripes = &mut self.stripes;
+        let gets = state.gets.drain().filter_map(|(_, get)| stripes.abandon(get.completes));
         let atomics = state.atomics.drain().map(|(_, (token, _))| token);
         let puts = state.puts.drain(..).map(|(_, token)| token);
         let failed = gets.chain(atomics).chain(puts).map(|token| (token, Err(failure.clone())));
         self.reports.transfers.extend(failed);
-        if !is_over {
-            self.reports.failures.push(failure);
-        }
-        self.attention.has_space_again = true;
     }
 
     /// Begins to close the least recently used link, so that there are not too many. The peer
@@ -141,7 +155,11 @@ impl TcpTransport {
             return;
         }
         let used = |at: usize| link(at).map_or(0, |link| link.used);
-        let Some(at) = open.min_by_key(|&at| (self.peers[at].is_pending(), used(at))) else {
+        let rank = |at: usize| {
+            let state = &self.peers[at];
+            (state.is_pending(), state.is_main(), used(at))
+        };
+        let Some(at) = open.min_by_key(|&at| rank(at)) else {
             return;
         };
         self.counts.evicted += 1;
@@ -184,13 +202,16 @@ impl TcpTransport {
             let state = &self.peers[at];
             let link = state.link.as_ref();
             let is_closing = link.is_some_and(|link| link.is_closing || link.is_shut);
-            (!is_closing, state.is_pending(), link.map_or(0, |link| link.used))
+            let used = link.map_or(0, |link| link.used);
+            (!is_closing, state.is_pending(), state.is_main(), used)
         };
         let Some(at) = self.linked.iter().copied().min_by_key(|&at| rank(at)) else { return false };
         self.counts.evicted += 1;
         self.drop_link(at);
         // What was not read yet comes again.
-        self.start_dialing(at, "it was closed, since no descriptor was left");
+        if self.peers[at].is_main() || self.peers[at].is_pending() {
+            self.start_dialing(at, "it was closed, since no descriptor was left");
+        }
         true
     }
 
@@ -200,8 +221,13 @@ impl TcpTransport {
         let index = self.index.get(peer.0 as usize).map(|&at| at as usize);
         if let Some(at) = index.filter(|&at| self.peers.get(at).is_some_and(|it| it.link.is_some()))
         {
+            let lanes = &self.peers[at].lanes;
+            let turn = self.counts.interruptions as usize % (lanes.len() + 1);
+            let at = turn.checked_sub(1).map_or(at, |lane| lanes[lane]);
             self.counts.interruptions += 1;
-            self.break_link(at, "a test has broken it");
+            if self.peers[at].link.is_some() {
+                self.break_link(at, "a test has broken it");
+            }
         }
     }
 

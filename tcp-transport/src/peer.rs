@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::dial_state::Dial;
 use crate::send_queue::SendQueue;
 use crate::socket::Socket;
+use crate::stripes::Completes;
 use crate::sys::{MAX_PARTS, Part};
 use crate::wire::Kind;
 
@@ -60,8 +61,8 @@ pub(crate) struct Bulk {
 pub(crate) enum Then {
     /// Nothing: more of the get follows.
     Nothing,
-    /// The get with this token has ended.
-    Report(u64),
+    /// A get has ended.
+    Report(Completes),
     /// It is part of a put: the peer waits for an acknowledgement.
     Acknowledge,
 }
@@ -69,7 +70,7 @@ pub(crate) enum Then {
 /// A get whose bytes have not all arrived.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    pub(crate) token: u64,
+    pub(crate) completes: Completes,
     /// Where the next bytes go.
     pub(crate) into: UserBuf,
 }
@@ -91,9 +92,20 @@ pub(crate) struct Receiver {
     pub(crate) bye_due: Option<Kind>,
 }
 
-/// All that a process knows of a peer.
+/// All that a process knows of one stream with a peer: lane 0 has the frames, and each peer has it.
+/// Further lanes have parts of large gets alone.
 pub(crate) struct PeerState {
     pub(crate) peer: Peer,
+    /// The number of the stream among those with the peer.
+    pub(crate) lane: u32,
+    /// The index of lane 0.
+    pub(crate) main: usize,
+    /// Of lane 0: the indices of lanes 1, 2, ...
+    pub(crate) lanes: Vec<usize>,
+    /// The last connection of lane 0 had a long round trip.
+    pub(crate) is_far: bool,
+    /// A lane could not be connected: it is not tried again.
+    pub(crate) is_unusable: bool,
     pub(crate) tx: SendQueue,
     pub(crate) rx: Receiver,
     pub(crate) link: Option<Link>,
@@ -116,9 +128,15 @@ pub(crate) struct PeerState {
 }
 
 impl PeerState {
-    pub(crate) fn new(peer: Peer) -> PeerState {
+    /// Returns a stream with a peer; `main` is the index of lane 0.
+    pub(crate) fn new(peer: Peer, main: usize, lane: u32) -> PeerState {
         PeerState {
             peer,
+            lane,
+            main,
+            lanes: Vec::new(),
+            is_far: false,
+            is_unusable: false,
             tx: SendQueue::default(),
             rx: Receiver::default(),
             link: None,
@@ -168,6 +186,11 @@ impl PeerState {
         let has_space = self.is_starved && self.tx.owned() <= low_water;
         self.is_starved &= !has_space;
         has_space
+    }
+
+    /// Returns true for lane 0.
+    pub(crate) fn is_main(&self) -> bool {
+        self.lane == 0
     }
 
     /// Returns true while something waits for the peer: a connection is needed.

@@ -46,7 +46,8 @@ impl TcpTransport {
             Some(at) => self.read_hot(at, sink),
             None => false,
         };
-        if self.attention.hot.is_none() || polls.is_multiple_of(HOT_INTERVAL) {
+        let is_divided = !self.stripes.is_empty();
+        if self.attention.hot.is_none() || is_divided || polls.is_multiple_of(HOT_INTERVAL) {
             self.take_events();
         }
         if !self.attention.readable.is_empty() {

@@ -115,6 +115,7 @@ impl TcpTransport {
         let mut handler = Handler {
             state: &mut self.peers[at],
             regions: &mut self.regions,
+            stripes: &mut self.stripes,
             reports: &mut self.reports,
             max_frame: self.limits.idle.frame,
             low_water: self.settings.window / 2,

@@ -7,6 +7,7 @@ use fabric::{Header, Reports, Sink, UserBuf};
 
 use crate::peer::{Bulk, PeerState, Then};
 use crate::regions::{Access, Regions};
+use crate::stripes::Stripes;
 use crate::sys;
 use crate::wire::{self, Kind, MAX_PIECE, Record};
 
@@ -18,6 +19,7 @@ pub(crate) struct Violation(pub(crate) &'static str);
 pub(crate) struct Handler<'a> {
     pub(crate) state: &'a mut PeerState,
     pub(crate) regions: &'a mut Regions,
+    pub(crate) stripes: &'a mut Stripes,
     pub(crate) reports: &'a mut Reports,
     pub(crate) max_frame: usize,
     /// A peer without space has some again below this.
@@ -112,7 +114,7 @@ impl Handler<'_> {
         };
         let into = get.into.slice(0, len);
         get.into = get.into.slice(len, get.into.len() - len);
-        let then = if get.into.is_empty() { Then::Report(get.token) } else { Then::Nothing };
+        let then = if get.into.is_empty() { Then::Report(get.completes) } else { Then::Nothing };
         if then != Then::Nothing {
             self.state.gets.remove(&number);
         }
@@ -145,7 +147,9 @@ impl Handler<'_> {
     pub(crate) fn arrived(&mut self, bulk: Bulk) {
         match bulk.then {
             Then::Nothing => {}
-            Then::Report(token) => self.reports.transfers.push((token, Ok(()))),
+            Then::Report(what) => {
+                self.reports.transfers.extend(self.stripes.complete(what, Ok(())));
+            }
             Then::Acknowledge => self.state.rx.ack_due = true,
         }
     }
@@ -174,7 +178,7 @@ impl Handler<'_> {
         if let Some(get) = self.state.gets.remove(&number) {
             let why = "the memory to read is not registered there".into();
             let failure = fabric::PeerFailed { peer: self.state.peer, why };
-            self.reports.transfers.push((get.token, Err(failure)));
+            self.reports.transfers.extend(self.stripes.complete(get.completes, Err(failure)));
         }
     }
 }

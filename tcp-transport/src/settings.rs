@@ -16,6 +16,8 @@ pub struct Settings {
     pub tls: bool,
     /// Congestion control by the system's name; `None`: one that suits the peer.
     pub congestion_control: Option<String>,
+    /// Most connections to one peer; `None`: by the distance.
+    pub sockets: Option<usize>,
     /// Largest message sent eagerly, bytes.
     pub eager_max: usize,
     /// Largest body of a frame, bytes, unless `eager_max` needs more.
@@ -38,6 +40,7 @@ impl Settings {
             ports: knobs.name(knob::TCP_PORTS).map(parse_ports).transpose()?,
             tls: knobs.is_on(knob::TCP_TLS),
             congestion_control: knobs.name(knob::TCP_CONGESTION_CONTROL).map(str::to_owned),
+            sockets: knobs.index(knob::TCP_SOCKETS).map(|count| (count as usize).max(1)),
             eager_max: knobs.bytes(knob::TCP_EAGER_MAX) as usize,
             frame: 64 << 10,
             window: knobs.bytes(knob::TCP_WINDOW) as usize,

@@ -23,6 +23,7 @@ use crate::regions::Regions;
 use crate::scratch::Scratch;
 use crate::settings::Settings;
 use crate::socket::Socket;
+use crate::stripes::Stripes;
 use crate::tls::Keys;
 use crate::wait_set::{Source, WaitSet};
 use crate::wire::Record;
@@ -121,8 +122,9 @@ pub struct TcpTransport {
     pub(crate) own: Own,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
-    /// Index into `peers` by rank; `u32::MAX`: none yet.
+    /// Index into `peers` of lane 0 by rank; `u32::MAX`: none yet.
     pub(crate) index: Vec<u32>,
+    /// The streams with all peers.
     pub(crate) peers: Vec<PeerState>,
     /// Peers with a link.
     pub(crate) linked: Vec<usize>,
@@ -130,6 +132,7 @@ pub struct TcpTransport {
     pub(crate) dialing: Vec<usize>,
     pub(crate) handshakes: Handshakes,
     pub(crate) regions: Regions,
+    pub(crate) stripes: Stripes,
     pub(crate) wait_set: WaitSet,
     pub(crate) attention: Attention,
     pub(crate) reports: Reports,
@@ -171,6 +174,7 @@ impl TcpTransport {
             dialing: Vec::new(),
             handshakes: Handshakes::new((max_links / 2).clamp(MIN_LINKS, 256)),
             regions: Regions::default(),
+            stripes: Stripes::default(),
             wait_set,
             attention: Attention::default(),
             reports: Reports::default(),
@@ -223,9 +227,21 @@ impl TcpTransport {
     #[cold]
     fn add_peer(&mut self, peer: Peer) -> usize {
         let at = self.peers.len();
-        self.peers.push(PeerState::new(peer));
+        self.peers.push(PeerState::new(peer, at, 0));
         self.index[peer.0 as usize] = at as u32;
         at
+    }
+
+    /// Returns the index of a stream with a peer, which is made on first use.
+    pub(crate) fn stream_index(&mut self, peer: Peer, lane: u32) -> Option<usize> {
+        let main = self.peer_index(peer)?;
+        let Some(further) = (lane as usize).checked_sub(1) else { return Some(main) };
+        for lane in self.peers[main].lanes.len()..=further {
+            let at = self.peers.len();
+            self.peers.push(PeerState::new(peer, main, lane as u32 + 1));
+            self.peers[main].lanes.push(at);
+        }
+        Some(self.peers[main].lanes[further])
     }
 
     /// Makes a socket of a connection, with a TLS session if they are encrypted.

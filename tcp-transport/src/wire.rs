@@ -14,6 +14,8 @@ use fabric::{Atomic, Header};
 /// Bytes of a nonce and of a proof.
 const HASH: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"vrt\x01");
+/// Most streams between two processes.
+pub(crate) const MAX_LANES: u32 = 8;
 
 /// The first message: the dialer says which processes it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) struct Hello {
     pub(crate) to: u32,
     /// Number of the connection between these two processes.
     pub(crate) epoch: u32,
+    /// Which of their streams it carries, below [`MAX_LANES`].
+    pub(crate) lane: u32,
     /// Random bytes.
     pub(crate) nonce: [u8; HASH],
 }
@@ -38,23 +42,26 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 impl Hello {
     /// Bytes on the wire.
-    pub(crate) const SIZE: usize = 16 + HASH;
+    pub(crate) const SIZE: usize = 20 + HASH;
 
     pub(crate) fn encode(&self) -> [u8; Hello::SIZE] {
         let mut out = [0; Hello::SIZE];
-        for (slot, word) in out.chunks_exact_mut(4).zip([MAGIC, self.from, self.to, self.epoch]) {
+        let words = [MAGIC, self.from, self.to, self.epoch, self.lane];
+        for (slot, word) in out.chunks_exact_mut(4).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
         }
-        out[16..].copy_from_slice(&self.nonce);
+        out[20..].copy_from_slice(&self.nonce);
         out
     }
 
     pub(crate) fn decode(bytes: &[u8; Hello::SIZE]) -> Option<Hello> {
-        (number(bytes, 0) == MAGIC).then(|| Hello {
+        let lane = number(bytes, 16);
+        (number(bytes, 0) == MAGIC && lane < MAX_LANES).then(|| Hello {
             from: number(bytes, 4),
             to: number(bytes, 8),
             epoch: number(bytes, 12),
-            nonce: std::array::from_fn(|i| bytes[16 + i]),
+            lane,
+            nonce: std::array::from_fn(|i| bytes[20 + i]),
         })
     }
 }
@@ -288,7 +295,7 @@ mod tests {
     const SECRET: [u8; 32] = [7; 32];
 
     fn hello() -> Hello {
-        Hello { from: 3, to: 9, epoch: 2, nonce: [5; HASH] }
+        Hello { from: 3, to: 9, epoch: 2, lane: 1, nonce: [5; HASH] }
     }
 
     #[test]
@@ -345,7 +352,10 @@ mod tests {
         fn any_hello_encodes_to_what_it_came_from(mut bytes in prop::array::uniform32(0u8..)) {
             bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
             let bytes: [u8; Hello::SIZE] = std::array::from_fn(|i| bytes[i % 32]);
-            prop_assert_eq!(Hello::decode(&bytes).unwrap().encode(), bytes);
+            match Hello::decode(&bytes) {
+                Some(hello) => prop_assert_eq!(hello.encode(), bytes),
+                None => prop_assert!(number(&bytes, 16) >= MAX_LANES),
+            }
         }
     }
 }

@@ -140,6 +140,87 @@ fn encrypted_connections_that_break() {
     assert!(broken > 0, "no connection was broken");
 }
 
+/// Large messages are divided among several connections, each of which breaks now and then.
+#[test]
+fn storms_over_several_connections_to_a_peer() {
+    let (mut broken, mut most) = (0, 0);
+    for seed in seed()..seed() + 6 {
+        let ranks = [2, 3][seed as usize % 2];
+        let tls = seed % 3 == 0;
+        let settings = Settings { sockets: Some(4), tls, ..on_loopback() };
+        let transports = faulty(ranks, &settings, seed, 30);
+        let mut job = job("several connections to a peer", seed, transports);
+        storm(&mut job, &Weather { steps: 200, longest: 2 << 20, ..Weather::default() });
+        let connections = |rank| job.rank(rank).transport.inner.connections();
+        most = most.max((0..ranks).map(connections).max().unwrap_or(0));
+        broken += interruptions(&mut job);
+        job.end();
+    }
+    assert!(broken >= 8, "too few connections were broken: {broken}");
+    assert!(most > 2, "a peer has no more than one connection");
+}
+
+/// Descriptors are few: further connections to a peer are the first to go.
+#[test]
+fn several_connections_to_a_peer_take_none_from_others() {
+    let settings = Settings { sockets: Some(4), connections: Some(2), ..on_loopback() };
+    let mut job = job("few connections", seed(), faulty(4, &settings, seed(), 100));
+    storm(&mut job, &Weather { steps: 200, longest: 1 << 20, ..Weather::default() });
+    job.end();
+}
+
+/// One connection is enough for a near peer, unless more are requested.
+#[test]
+fn a_near_peer_has_one_connection() {
+    let (mut all, mut told) =
+        (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+    let memory = |len| Bytes::for_receive(Shape::Run, len);
+    let (theirs, ours) = (memory(1 << 20), memory(1 << 20));
+    let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+    let region = all[1].register(Peer(0), run(&theirs), Rights::Get).expect("a region");
+    for token in 1..20 {
+        let get = OneSided::Get(run(&ours));
+        assert_eq!(all[0].one_sided(Peer(1), &region, 0, get, token), Ok(Transfer::Started));
+        until(&mut all, &mut told, |told| told[0].transfers.last() == Some(&(token, true)));
+    }
+    assert!(all.iter().all(|transport| transport.connections() == 1));
+}
+
+/// A get is divided; one part of it, or all, lies outside of what is registered.
+#[test]
+fn a_divided_get_is_refused_once() {
+    let settings = Settings { sockets: Some(4), ..on_loopback() };
+    let (mut all, mut told) = (transports(2, &settings), vec![Told::default(), Told::default()]);
+    let memory = |len| Bytes::for_receive(Shape::Run, len);
+    const LEN: usize = 1 << 20;
+    let (theirs, ours) = (memory(LEN), memory(LEN));
+    let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+    let region = all[1].register(Peer(0), run(&theirs), Rights::Get).expect("a region");
+    let get = OneSided::Get(run(&ours));
+    let mut token = 0;
+    let mut ends_with = |all: &mut Vec<TcpTransport>, at: u64, is_right: bool| {
+        token += 1;
+        assert_eq!(all[0].one_sided(Peer(1), &region, at, get, token), Ok(Transfer::Started));
+        until(all, &mut told, |told| told[0].transfers.last() == Some(&(token, is_right)));
+        assert_eq!(told[0].transfers.len() as u64, token, "a get is reported once");
+    };
+    let began = Instant::now();
+    while all[0].connections() < 4 {
+        ends_with(&mut all, 0, true);
+        assert!(began.elapsed() < Duration::from_secs(15), "{} connections", all[0].connections());
+    }
+    ends_with(&mut all, 4096, false);
+    ends_with(&mut all, u64::MAX / 2, false);
+    ends_with(&mut all, 0, true);
+    let memory = Bytes::for_receive(Shape::Run, LEN);
+    let get = OneSided::Get(run(&memory));
+    assert_eq!(all[0].one_sided(Peer(1), &region, 0, get, 100), Ok(Transfer::Started));
+    drop(all.pop());
+    until(&mut all, &mut told[..1], |told| !told[0].failed.is_empty());
+    let ends: Vec<_> = told[0].transfers.iter().filter(|(token, _)| *token == 100).collect();
+    assert_eq!(ends, [&(100, false)]);
+}
+
 fn interruptions(job: &mut Job<Faulty<TcpTransport>>) -> u64 {
     (0..job.size()).map(|rank| job.rank(rank).transport.inner.interruptions()).sum()
 }
@@ -386,9 +467,9 @@ fn strangers_do_no_harm() {
     let mut open = Vec::new();
     for round in 0..400_usize {
         let mut stranger = TcpStream::connect(address).expect("the listener");
-        let len = [0, 3, 48, 200][round % 4];
+        let len = [0, 3, 52, 200][round % 4];
         let mut bytes: Vec<u8> = (0..len).map(|_| rng.bits() as u8).collect();
-        if round % 3 == 0 && len >= 48 {
+        if round % 3 == 0 && len >= 52 {
             // Plausible: the start of a Hello of rank 1 to rank 0.
             bytes[..12].copy_from_slice(b"vrt\x01\x01\0\0\0\0\0\0\0");
         }
@@ -409,7 +490,7 @@ fn strangers_do_no_harm() {
     assert!(told.iter().all(|told| told.failed.is_empty()));
     // One that recorded nothing but the port gets no answer that it could use.
     let mut stranger = TcpStream::connect(address).expect("the listener");
-    stranger.write_all(&[0; 48]).expect("a fresh connection");
+    stranger.write_all(&[0; 52]).expect("a fresh connection");
     stranger.set_read_timeout(Some(Duration::from_millis(10))).expect("a socket");
     let mut answer = [0; 1];
     let mut closed = false;

@@ -16,6 +16,8 @@ use tcp_transport::{Settings, TcpTransport};
 use tests::folder::Folder;
 
 const SECRET: [u8; 32] = [5; 32];
+/// Bytes of the first message of a connection.
+const HELLO: usize = 52;
 /// Hostile connections in a run.
 const HOSTILE: u64 = 5_000;
 /// Longest time of a test that does nothing any more.
@@ -234,14 +236,16 @@ fn attack(address: SocketAddr, mut rng: Rng, left: &AtomicU64, is_over: &AtomicB
         if kind < 4 {
             // A Hello of rank 1 to rank 0, of any epoch.
             bytes.splice(..0, *b"vrt\x01\x01\0\0\0\0\0\0\0");
-            bytes.resize(bytes.len().max(48), 7);
+            bytes.resize(bytes.len().max(HELLO), 7);
+            // Mostly of a stream that there may be.
+            bytes[16..20].copy_from_slice(&u32::from(rng.u8(..10)).to_le_bytes());
         }
         if kind == 1 {
             let at = rng.usize(..bytes.len());
             bytes[at] ^= 1 << rng.u8(..8);
         }
         if kind == 2 {
-            bytes.truncate(48);
+            bytes.truncate(HELLO);
         }
         let _ = stranger.write_all(&bytes);
         if kind == 2 && !is_over.load(Ordering::Relaxed) {

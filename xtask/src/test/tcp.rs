@@ -239,6 +239,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     tally += bench.rows(&core, ", IPv6", &["tcp.interfaces=fd81::/64"]);
     tally += bench.rows(&core, ", nothing eager", &["tcp.eager_max=64"]);
     tally += bench.rows(&core, ", one connection", &["tcp.connections=1"]);
+    tally += bench.rows(&core, ", four connections to a peer", &["tcp.sockets=4"]);
     tally += cut(project, options, &network, &bench)?;
     drop(network);
     tally += in_bad_weather(project, options, &all)?;
