@@ -7,7 +7,7 @@ use fabric::{Peer, PeerFailed};
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::dial_state::Dial;
-use crate::peer::Link;
+use crate::peer::{Link, Then};
 use crate::socket::Socket;
 use crate::transport::TcpTransport;
 use crate::wait_set::Source;
@@ -135,10 +135,16 @@ impl TcpTransport {
         let state = &mut self.peers[at];
         state.failed = Some(failure.clone());
         state.tx = crate::send_queue::SendQueue::default();
-        state.rx = crate::peer::Receiver::default();
+        let rx = std::mem::take(&mut state.rx);
         self.scratch.forget(at);
+        // A get whose last piece is arriving is no longer among the others.
+        let last = rx.bulk.and_then(|bulk| match bulk.then {
+            Then::Report(what) => Some(what),
+            Then::Nothing | Then::Acknowledge => None,
+        });
         let stripes = &mut self.stripes;
-        let gets = state.gets.drain().filter_map(|(_, get)| stripes.abandon(get.completes));
+        let gets = state.gets.drain().map(|(_, get)| get.completes).chain(last);
+        let gets = gets.filter_map(|what| stripes.abandon(what));
         let atomics = state.atomics.drain().map(|(_, (token, _))| token);
         let puts = state.puts.drain(..).map(|(_, token)| token);
         let failed = gets.chain(atomics).chain(puts).map(|token| (token, Err(failure.clone())));

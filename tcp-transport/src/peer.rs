@@ -199,6 +199,7 @@ impl PeerState {
             || !self.gets.is_empty()
             || !self.atomics.is_empty()
             || !self.puts.is_empty()
+            || self.rx.bulk.is_some()
     }
 
     /// Writes as much as the link takes. An error is left to the next read, which finds what

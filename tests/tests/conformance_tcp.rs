@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use fabric::sim::Rng;
 use fabric::{
-    Body, Header, InProcessStore, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer,
-    Transport,
+    Body, GiveUp as _, Header, InProcessStore, Kind, OneSided, Peer, PeerFailed, Post, Rights,
+    Sink, Transfer, Transport,
 };
 use tcp_transport::{Settings, TcpTransport};
 use tests::bytes::{Bytes, Shape};
@@ -353,6 +353,40 @@ fn storms_over_one_connection() {
             (0..ranks).map(|rank| job.rank(rank).transport.inner.connections_evicted()).sum();
         assert!(evicted > 0, "no connection was closed");
         job.end();
+    }
+}
+
+/// A peer fails while data of gets arrives: each get ends, once. The last piece of one is mostly
+/// half there.
+#[test]
+fn gets_end_with_their_peer() {
+    for sockets in [1, 4] {
+        for round in 0..20_usize {
+            let settings = Settings { sockets: Some(sockets), ..on_loopback() };
+            let (mut all, mut told) =
+                (transports(2, &settings), vec![Told::default(), Told::default()]);
+            let memory = |len| Bytes::for_receive(Shape::Run, len);
+            let len = 300_000 + round * 10_000;
+            let (theirs, ours) = (memory(len), memory(len));
+            let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+            let region = all[1].register(Peer(0), run(&theirs), Rights::Get).expect("a region");
+            let get = OneSided::Get(run(&ours));
+            assert_eq!(all[0].one_sided(Peer(1), &region, 0, get, 0), Ok(Transfer::Started));
+            until(&mut all, &mut told, |told| told[0].transfers == [(0, true)]);
+            let gets = 1..9;
+            for token in gets.clone() {
+                let begun = all[0].one_sided(Peer(1), &region, 0, get, token);
+                assert_eq!(begun, Ok(Transfer::Started));
+            }
+            for _ in 0..2 + round % 3 {
+                all.iter_mut().zip(&mut told).for_each(|(rank, told)| _ = rank.poll(told));
+            }
+            all[0].give_up(Peer(1), "a test has ended it");
+            all[0].poll(&mut told[0]);
+            let mut tokens: Vec<u64> = told[0].transfers.iter().map(|(token, _)| *token).collect();
+            tokens.sort_unstable();
+            assert!(tokens.iter().copied().eq(0..gets.end), "round {round}: {tokens:?}");
+        }
     }
 }
 
