@@ -7,13 +7,13 @@
 mod faulty;
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use fabric::sim::Rng;
 use fabric::{
     Body, GiveUp as _, Header, InProcessStore, Kind, OneSided, Peer, PeerFailed, Post, Rights,
-    Sink, Transfer, Transport,
+    Sink, Store as _, Transfer, Transport,
 };
 use tcp_transport::{Settings, TcpTransport};
 use tests::bytes::{Bytes, Shape};
@@ -167,6 +167,46 @@ fn several_connections_to_a_peer_take_none_from_others() {
     let mut job = job("few connections", seed(), faulty(4, &settings, seed(), 100));
     storm(&mut job, &Weather { steps: 200, longest: 1 << 20, ..Weather::default() });
     job.end();
+}
+
+/// Of the addresses of a peer one refuses, one never answers, at one another program answers, and
+/// the last is its own.
+#[test]
+fn the_address_that_answers_is_used() {
+    let mut store = InProcessStore::default();
+    let open = |rank| {
+        let store = Box::new(store.clone());
+        TcpTransport::open(on_loopback(), Peer(rank), 2, SECRET, store).expect("a transport")
+    };
+    let (mut all, mut told) = (vec![open(0), open(1)], vec![Told::default(), Told::default()]);
+    let port = all[1].listens_on()[0].port();
+    let listen = |last| TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), port));
+    let (stranger, silent) = (listen(3).expect("a port"), listen(4).expect("a port"));
+    let stranger = std::thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().expect("a connection");
+        let _ = stream.write_all(&[7; 64]);
+    });
+    // In each order the process's own address is the last: it is that of rank 0 too.
+    let addresses = [1, 2, 3, 4].into_iter().flat_map(|last| [4, 127, 0, 0, last]);
+    let text: Vec<u8> = port.to_le_bytes().into_iter().chain(addresses).collect();
+    store.put("tcp/1", &text).expect("a store");
+    assert_eq!(post(&mut all[0], 1, b"found"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+    assert!(all[0].connections() == 1 && told[0].failed.is_empty());
+    stranger.join().expect("the stranger");
+    drop(silent);
+}
+
+#[test]
+fn listeners_use_the_ports_of_the_range() {
+    let first = transports(1, &on_loopback())[0].listens_on()[0].port().min(u16::MAX - 20);
+    let range = first..=first + 20;
+    let settings = Settings { ports: Some(range.clone()), ..on_loopback() };
+    let (mut all, mut told) = (transports(3, &settings), Vec::new());
+    told.resize_with(3, Told::default);
+    assert!(all.iter().all(|rank| range.contains(&rank.listens_on()[0].port())));
+    assert_eq!(post(&mut all[0], 2, b"there"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[2].frames.len() == 1);
 }
 
 /// One connection is enough for a near peer, unless more are requested.

@@ -1,9 +1,10 @@
 //! MPI jobs over TCP between network namespaces, which stand for hosts: pairs of virtual Ethernet
 //! devices on a bridge. Within a namespace ranks use shared memory.
 //!
-//! The cases: C programs over IPv4 and IPv6; bad weather (`weather`); a link that is down for some
-//! time; few descriptors. Thoroughly: all C programs and mpi4py's tests over four hosts, and all in
-//! bad weather. Each rank reports what it sent, which proves that TCP carried it.
+//! The cases: C programs over IPv4, IPv6 and both; several connections to a peer, and few; a link
+//! that is down for some time; bad weather (`weather`). Thoroughly: all C programs and mpi4py's
+//! tests over four hosts, and all in bad weather. Each rank reports what it sent, which proves that
+//! TCP carried it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,6 +84,12 @@ impl Network {
     /// Returns the IPv4 address of a host.
     pub(super) fn address(host: usize) -> String {
         format!("10.81.0.{}", host + 1)
+    }
+
+    /// Removes the IPv4 addresses of all hosts.
+    fn remove_ipv4(&self) -> Result<()> {
+        let flush = |name: &String| ip(&["-n", name, "-4", "addr", "flush", "dev", "eth0"]);
+        self.names().iter().try_for_each(flush)
     }
 
     /// Takes the link of a host down, or up again.
@@ -241,6 +248,9 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     tally += bench.rows(&core, ", one connection", &["tcp.connections=1"]);
     tally += bench.rows(&core, ", four connections to a peer", &["tcp.sockets=4"]);
     tally += cut(project, options, &network, &bench)?;
+    network.remove_ipv4()?;
+    let set = ["tcp.interfaces=eth0", "tcp.ports=47000-47099"];
+    tally += bench.rows(&only(&all, &["ring"]), ", IPv6 alone, an interface by its name", &set);
     drop(network);
     tally += in_bad_weather(project, options, &all)?;
     if options.thorough {
