@@ -237,6 +237,12 @@ impl TcpTransport {
         }
     }
 
+    /// Returns the bytes of all streams that peers have not acknowledged. For tests.
+    #[doc(hidden)]
+    pub fn unacknowledged(&self) -> u64 {
+        self.peers.iter().map(|state| state.tx.unacknowledged()).sum()
+    }
+
     /// Returns the number of connections that [`TcpTransport::interrupt`] has broken.
     #[doc(hidden)]
     pub fn interruptions(&self) -> u64 {

@@ -148,6 +148,8 @@ impl Handler<'_> {
         match bulk.then {
             Then::Nothing => {}
             Then::Report(what) => {
+                // No frame of ours follows on a further lane, which would acknowledge it.
+                self.state.rx.ack_due |= !self.state.is_main();
                 self.reports.transfers.extend(self.stripes.complete(what, Ok(())));
             }
             Then::Acknowledge => self.state.rx.ack_due = true,

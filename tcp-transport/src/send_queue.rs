@@ -82,6 +82,11 @@ impl SendQueue {
         self.owned
     }
 
+    /// Returns the number of bytes that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.end - self.base
+    }
+
     /// Returns the position after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.end
