@@ -4,10 +4,11 @@
  *     files PATTERN [independent|collective] [BYTES of each rank] [FOLDER] [-m MIN:MAX]
  *
  * Patterns: `contiguous`, each rank has a part of the file; `plain`, the same with pwrite and pread
- * instead of MPI; `interleaved`, pieces of the ranks in turn; `subarray`, a matrix of doubles of
- * which each rank has a block of columns, a piece in each row; `open`, the microseconds of an open
- * and a close. Pieces have 8, 64, 512 ... bytes, from MIN to MAX. The best of some passes is shown; what was
- * read is compared with what was written. Data stays in the system's cache: no MPI_File_sync. */
+ * instead of MPI; `started`, the same with nonblocking accesses of one piece each, some under way
+ * at once; `interleaved`, pieces of the ranks in turn; `subarray`, a matrix of doubles of which
+ * each rank has a block of columns, a piece in each row; `open`, the microseconds of an open and a
+ * close. Pieces have 8, 64, 512 ... bytes, from MIN to MAX. The best of some passes is shown; what
+ * was read is compared with what was written. Data stays in the system's cache: no MPI_File_sync. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PASSES = 7 };
+enum { PASSES = 7, UNDER_WAY = 16 };
 
 static int rank, ranks;
 
@@ -74,8 +75,23 @@ static int move_plain(int fd, int writes, unsigned char *data, long bytes) {
     return MPI_SUCCESS;
 }
 
-/* `fd` is a descriptor to use instead of the file, or -1. */
-static double move(MPI_File file, int fd, int writes, int collective, unsigned char *data, long bytes) {
+/* Moves this rank's part by nonblocking accesses of `piece` bytes. */
+static int move_started(MPI_File file, int writes, unsigned char *data, long bytes, long piece) {
+    for (long at = 0; at < bytes;) {
+        MPI_Request requests[UNDER_WAY];
+        int begun = 0;
+        for (; begun < UNDER_WAY && at < bytes; at += piece) {
+            int code = writes ? MPI_File_iwrite_at(file, at, data + at, (int)piece, MPI_BYTE, &requests[begun++])
+                              : MPI_File_iread_at(file, at, data + at, (int)piece, MPI_BYTE, &requests[begun++]);
+            check(code, "a nonblocking access");
+        }
+        check(MPI_Waitall(begun, requests, MPI_STATUSES_IGNORE), "MPI_Waitall");
+    }
+    return MPI_SUCCESS;
+}
+
+/* `fd` is a descriptor to use instead of the file, or -1; `piece` the bytes of a nonblocking access, or 0. */
+static double move(MPI_File file, int fd, int writes, int collective, unsigned char *data, long bytes, long piece) {
     double best = 1e9;
     for (int pass = 0; pass < PASSES; pass++) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -83,6 +99,8 @@ static double move(MPI_File file, int fd, int writes, int collective, unsigned c
         int code;
         if (fd >= 0)
             code = move_plain(fd, writes, data, bytes);
+        else if (piece > 0)
+            code = move_started(file, writes, data, bytes, piece);
         else if (writes)
             code = collective ? MPI_File_write_at_all(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE)
                               : MPI_File_write_at(file, 0, data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
@@ -149,8 +167,10 @@ int main(int argc, char **argv) {
             check(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), "open");
             set_view(file, pattern, bytes, piece);
             int fd = plain ? open(name, O_RDWR) : -1;
-            double total = (double)bytes * ranks / 1e6, writing = move(file, fd, 1, collective, out, bytes);
-            double reading = move(file, fd, 0, collective, in, bytes);
+            long started = strcmp(pattern, "started") == 0 ? piece : 0;
+            double total = (double)bytes * ranks / 1e6;
+            double writing = move(file, fd, 1, collective, out, bytes, started);
+            double reading = move(file, fd, 0, collective, in, bytes, started);
             if (plain)
                 close(fd);
             if (memcmp(in, out, (size_t)bytes) != 0)

@@ -183,9 +183,14 @@ impl Planner {
         chosen.collect::<Vec<_>>().join("; ")
     }
 
+    /// Returns the location of a process of MPI_COMM_WORLD; `None` if none is known.
+    pub fn world_location_of(&self, peer: Peer) -> Option<RankLocation> {
+        self.topologies.world.get(peer.0 as usize).copied()
+    }
+
     /// Returns the switch and the host of a process of MPI_COMM_WORLD; `None` in a job on one host.
     pub fn world_host_of(&self, peer: Peer) -> Option<[Option<u64>; 2]> {
-        let location = self.topologies.world.get(peer.0 as usize)?;
+        let location = self.world_location_of(peer)?;
         Some([Level::Switch, Level::Host].map(|level| location.0[level as usize]))
     }
 

@@ -352,6 +352,8 @@ knobs! {
         "send the type signature of each point-to-point message with it, and name sender and receiver where the signature of the receive differs (MPI-5.0 §3.3.1)");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,
         "in a job over several hosts, each process prints at MPI_Finalize how much it sent over which transport");
+    IO_URING: Switch = Row::switch("io.uring", true,
+        "let the kernel move nonblocking accesses to files by io_uring, where it permits that, instead of by threads of the library");
     REPORT_IO: Switch = Row::switch("report.io", false,
         "rank 0 of each file that was closed prints at MPI_Finalize what its ranks read and wrote: bytes, calls, time, sizes, collective buffering, and a sentence of advice");
 }

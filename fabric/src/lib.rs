@@ -3,7 +3,7 @@
 //!
 //! Nothing here accesses a device. The crate has no global state.
 
-#![deny(unsafe_code)] // allowed in `copy` and `user_buf`
+#![deny(unsafe_code)] // allowed in `copy`, `user_buf` and `valgrind`
 
 pub mod body;
 pub mod coll_segment;
@@ -19,6 +19,7 @@ pub mod store;
 mod timer;
 pub mod transport;
 pub mod user_buf;
+pub mod valgrind;
 
 pub use body::Body;
 pub use coll_segment::CollSegment;

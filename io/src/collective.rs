@@ -248,35 +248,6 @@ impl Domains {
     }
 }
 
-/// Returns the ranks of `number` aggregators, ascending: equally many on each host as far as it has
-/// members, and apart from each other within a host. `hosts` has a number for the host of each
-/// member.
-pub(crate) fn aggregators(hosts: &[u32], number: u32) -> Vec<u32> {
-    let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
-    for (rank, &host) in (0..).zip(hosts) {
-        match groups.iter_mut().find(|(known, _)| *known == host) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((host, vec![rank])),
-        }
-    }
-    let mut counts = vec![0; groups.len()];
-    let mut left = (number as usize).min(hosts.len());
-    while left > 0 {
-        for ((_, ranks), count) in groups.iter().zip(&mut counts) {
-            if left > 0 && *count < ranks.len() {
-                (*count, left) = (*count + 1, left - 1);
-            }
-        }
-    }
-    let chosen = groups
-        .iter()
-        .zip(counts)
-        .flat_map(|((_, ranks), count)| (0..count).map(move |at| ranks[at * ranks.len() / count]));
-    let mut chosen: Vec<u32> = chosen.collect();
-    chosen.sort_unstable();
-    chosen
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,16 +278,6 @@ mod tests {
         for (at, (reason, ..)) in Reason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, at);
         }
-    }
-
-    #[test]
-    fn aggregators_are_spread_over_hosts() {
-        assert_eq!(aggregators(&[0; 8], 4), [0, 2, 4, 6]);
-        assert_eq!(aggregators(&[0; 3], 9), [0, 1, 2]);
-        assert_eq!(aggregators(&[0, 0, 0, 0, 4, 4, 4, 4], 2), [0, 4]);
-        assert_eq!(aggregators(&[0, 0, 0, 0, 4, 4, 4, 4], 4), [0, 2, 4, 6]);
-        assert_eq!(aggregators(&[0, 1, 0, 1, 2], 4), [0, 1, 2, 4]);
-        assert_eq!(aggregators(&[0, 1, 2], 1), [0]);
     }
 
     #[test]

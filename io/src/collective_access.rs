@@ -13,8 +13,10 @@ use std::time::Instant;
 use objects::{Class, Error, Result};
 
 use crate::access::{Coordination, Direction, Position};
+use crate::aggregators;
 use crate::agreement::{agree_by, agree_with, first_error, first_error_by};
-use crate::collective::{Decision, Domains, Summary, aggregators, decide};
+use crate::background::Wanted;
+use crate::collective::{Decision, Domains, Summary, decide};
 use crate::datarep::UserData;
 use crate::file::{File, Split, SplitKind, too_far};
 use crate::hints::{Hints, Switch};
@@ -23,11 +25,6 @@ use crate::pending::{Outcome, Pending};
 use crate::statistics::Access;
 use crate::steps::{Steps, Task, block_on};
 use crate::two_phase::{TwoPhase, Window};
-use crate::view::View;
-use crate::workers;
-
-/// A checked access: through which view, from which packed byte on, and the user's data.
-type Wanted = (Arc<View>, u64, Arc<UserData>);
 
 /// What a started access does first.
 enum First {
@@ -94,12 +91,7 @@ impl File {
             let outcome = self.transfer(&view, packed, &data, direction);
             return Ok(Arc::new(Pending::finished(outcome)));
         }
-        let pending = Arc::new(Pending::begin());
-        let (file, promise) = (self.clone(), pending.clone());
-        workers::run(Box::new(move || {
-            promise.finish(file.transfer(&view, packed, &data, direction));
-        }));
-        Ok(pending)
+        Ok(self.begin_transfer((view, packed, Arc::new(data)), direction))
     }
 
     /// Performs the begin call of a split collective. Collective.
@@ -243,10 +235,17 @@ impl File {
         self: &Arc<File>,
         steps: &Steps<'_>,
         direction: Direction,
-        (view, packed, data): Wanted,
+        wanted: Wanted,
     ) -> Result<Outcome> {
-        let file = self.clone();
-        let moved = steps.work(move || file.transfer(&view, packed, &data, direction)).await?;
+        let moved = if steps.is_blocking() {
+            let (view, packed, data) = wanted;
+            self.transfer(&view, packed, &data, direction)
+        } else {
+            let pending = self.begin_transfer(wanted, direction);
+            steps.wait(pending.clone()).await;
+            let vanished = || Outcome::failed(Error::internal("a transfer vanished"));
+            pending.take().unwrap_or_else(vanished)
+        };
         Ok(agree_on(steps, moved).await)
     }
 
@@ -261,7 +260,7 @@ impl File {
     ) -> Result<Outcome> {
         let locks = (hints.ds_write == Switch::Enable).then(|| self.locked_access.clone());
         let window = Window { disk: self.disk.clone(), size: self.members.size(), locks };
-        let aggregators = aggregators(&self.hosts, domains.aggregators);
+        let aggregators = aggregators::choose(&self.places, domains.aggregators);
         let (view, packed) = (&**view, *packed);
         let all = TwoPhase { steps, window, view, packed, data, domains, aggregators };
         let start = Instant::now();

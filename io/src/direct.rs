@@ -34,6 +34,12 @@ pub(crate) fn parts(offset: i64, len: usize) -> [Part; 3] {
     ]
 }
 
+/// Returns true if an access consists of whole blocks of file and memory.
+pub(crate) fn is_whole(offset: i64, address: u64, len: usize) -> bool {
+    let block = BLOCK as u64;
+    (offset as u64 | address | len as u64).is_multiple_of(block)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +64,7 @@ mod tests {
             }
         }
         assert!(parts(1 << 20, 1 << 20)[1].len == 1 << 20);
+        assert!(is_whole(8192, 4096, 4096) && is_whole(0, 0, 0));
+        assert!(!is_whole(1, 4096, 4096) && !is_whole(0, 512, 4096) && !is_whole(0, 0, 5000));
     }
 }

@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::UserBuf;
@@ -171,10 +171,46 @@ impl Disk {
             None => self.move_all(&self.fd, direction, offset, memory),
             Some(direct) => self.move_parts(direct, direction, offset, memory),
         };
-        let Err(error) = result else { return (done, Ok(())) };
+        (
+            done,
+            result.map_err(|error| {
+                self.access_error(direction, offset, (memory.len(), done), &error)
+            }),
+        )
+    }
+
+    /// Returns the error of an access of `len` bytes that failed after `done` of them.
+    pub(crate) fn access_error(
+        &self,
+        direction: Direction,
+        offset: i64,
+        (len, done): (usize, usize),
+        error: &io::Error,
+    ) -> Error {
         let verb = if direction == Direction::Read { "read" } else { "write" };
-        let (len, at) = ((memory.len() - done).min(MAX_CALL_BYTES), offset + done as i64);
-        (done, self.fail(&format!("{verb} {len} bytes at offset {at} of"), Err(error)))
+        let (left, at) = ((len - done).min(MAX_CALL_BYTES), offset + done as i64);
+        failed(&format!("{verb} {left} bytes at offset {at} of"), &self.path, self.rank, error)
+    }
+
+    /// Returns the descriptor by which one call of the system could move a run of memory, and the
+    /// descriptor for what it refuses to move past its cache. `None` if an access takes several.
+    pub(crate) fn single_call(
+        &self,
+        direction: Direction,
+        offset: i64,
+        memory: UserBuf,
+    ) -> Option<(RawFd, Option<RawFd>)> {
+        offset.checked_add(memory.len() as i64)?;
+        let cached = self.fd.as_raw_fd();
+        let Some(direct) = self.direct_fd(direction) else { return Some((cached, None)) };
+        let is_whole = direct::is_whole(offset, memory.addr(), memory.len());
+        is_whole.then(|| (direct.as_raw_fd(), Some(cached)))
+    }
+
+    /// Counts a call of the system that another part makes.
+    pub(crate) fn count_call(&self, direction: Direction) {
+        let calls = if direction == Direction::Read { &self.reads } else { &self.writes };
+        calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the descriptor for direct access, if it is wanted and possible.
@@ -195,12 +231,11 @@ impl Disk {
         memory: UserBuf,
     ) -> (usize, io::Result<()>) {
         let fd = fd.as_raw_fd();
-        let calls = if direction == Direction::Read { &self.reads } else { &self.writes };
         let mut done = 0;
         while done < memory.len() {
             let part = memory.slice(done, (memory.len() - done).min(MAX_CALL_BYTES));
             let (address, len, at) = (part.as_ptr(), part.len(), offset + done as i64);
-            calls.fetch_add(1, Ordering::Relaxed);
+            self.count_call(direction);
             let moved = retry(|| match direction {
                 // SAFETY: `part` is valid for writes by its maker's promise.
                 Direction::Read => unsafe { libc::pread(fd, address.cast(), len, at) as i64 },

@@ -28,7 +28,7 @@ pub(crate) fn failed(what: &str, path: &str, rank: u32, error: &io::Error) -> Er
 }
 
 /// Returns the system's sentence, without the number that Rust appends.
-fn sentence(error: &io::Error) -> String {
+pub(crate) fn sentence(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_owned(),

@@ -12,12 +12,15 @@
 //! locks of the system and against other threads by a lock of this file. Writes do so too with the
 //! hint `romio_ds_write=enable`.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use objects::{Class, Datatype, Error, Info, Result};
 
 use crate::access::{Direction, Position};
+use crate::aggregators::Place;
 use crate::agreement::{agree, agree_same};
 use crate::amode::{Amode, SEQUENTIAL, UNIQUE_OPEN};
 use crate::collective::Reasons;
@@ -31,21 +34,23 @@ use crate::report;
 use crate::shared_pointer::SharedPointer;
 use crate::sieve::{Sieve, Target};
 use crate::statistics::{Access, Statistics};
-use crate::transfer;
 use crate::view::View;
+use crate::{transfer, uring};
 
 /// An open file.
 pub struct File {
     pub(crate) disk: Arc<Disk>,
     pub(crate) amode: Amode,
     pub(crate) members: Arc<dyn Members>,
-    /// A number for the host of each member.
-    pub(crate) hosts: Vec<u32>,
+    /// Where each member runs.
+    pub(crate) places: Vec<Place>,
     pub(crate) shared: SharedPointer,
     pub(crate) state: Mutex<State>,
     pub(crate) statistics: Statistics,
     /// Why collective accesses were carried out as they were.
     pub(crate) reasons: Reasons,
+    /// Some transfer went on after its call.
+    pub(crate) has_background: AtomicBool,
     file_system: FileSystem,
     /// Held while a locked access moves data.
     pub(crate) locked_access: Arc<Mutex<()>>,
@@ -85,7 +90,7 @@ impl File {
     pub(crate) fn new(
         disk: Disk,
         amode: Amode,
-        (members, hosts): (Arc<dyn Members>, Vec<u32>),
+        (members, places): (Arc<dyn Members>, Vec<Place>),
         shared: SharedPointer,
         mut hints: Hints,
     ) -> File {
@@ -99,11 +104,12 @@ impl File {
             disk,
             amode,
             members,
-            hosts,
+            places,
             shared,
             state,
             statistics,
             reasons: Reasons::default(),
+            has_background: AtomicBool::new(false),
             file_system,
             locked_access,
             started,
@@ -162,7 +168,11 @@ impl File {
 
     /// Returns what is used for the file and why, for `--explain`.
     pub fn explain(&self) -> String {
-        report::explain(self.path(), &self.state().hints, self.reasons.texts())
+        let text = report::explain(self.path(), &self.state().hints, self.reasons.texts());
+        match self.has_background.load(Relaxed) {
+            true => format!("{text}; nonblocking accesses {}", uring::describe()),
+            false => text,
+        }
     }
 
     /// Sets the size in bytes (MPI_File_set_size). Collective.
@@ -321,6 +331,13 @@ impl File {
         outcome
     }
 
+    /// Returns true if an access locks the range that it spans.
+    pub(crate) fn is_locked(&self, direction: Direction) -> bool {
+        let state = self.state();
+        let writes = direction == Direction::Write;
+        state.atomic || writes && state.hints.ds_write == Switch::Enable
+    }
+
     /// Moves the data of one access, as one step if it is locked.
     fn transfer_uncounted(
         &self,
@@ -329,9 +346,8 @@ impl File {
         data: &UserData,
         direction: Direction,
     ) -> Outcome {
+        let locked = self.is_locked(direction);
         let state = self.state();
-        let writes = direction == Direction::Write;
-        let locked = state.atomic || writes && state.hints.ds_write == Switch::Enable;
         // With no other writer there is nothing to lose in a hole.
         let is_alone = self.members.size() == 1 && self.amode.has(UNIQUE_OPEN);
         let sieve = Sieve::new(&state.hints, (locked || is_alone) && self.amode.reads());

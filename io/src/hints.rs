@@ -52,6 +52,8 @@ pub struct Hints {
     pub cb_nodes: u64,
     /// The user has set their number.
     has_cb_nodes: bool,
+    /// Most aggregators of a host, if the user has set it.
+    per_host: Option<u64>,
     /// Bytes that an aggregator moves in a round.
     pub cb_buffer_size: u64,
     /// Collective writes through aggregators.
@@ -62,8 +64,10 @@ pub struct Hints {
     pub ds_read: Switch,
     /// Small pieces are written with the holes between them, under a lock that all writers take.
     pub ds_write: Switch,
-    /// Most bytes that are moved at once for pieces with holes.
+    /// Most bytes that are read at once for pieces with holes.
     pub ind_rd_buffer_size: u64,
+    /// Most bytes that are written back at once for pieces with holes.
+    pub ind_wr_buffer_size: u64,
     /// Bytes that borders between aggregators are multiples of, 0 for those of a page.
     pub striping_unit: u64,
     /// Number of servers that the file is divided over, 0 if unknown; a wish until it is open.
@@ -74,7 +78,7 @@ pub struct Hints {
     pub(crate) file_system: Option<&'static str>,
 }
 
-/// Most bytes of `ind_rd_buffer_size`.
+/// Most bytes of `ind_rd_buffer_size` and `ind_wr_buffer_size`.
 const MAX_SIEVE_BYTES: u64 = 64 << 20;
 /// Most bytes of `striping_unit`.
 const MAX_STRIPE_BYTES: u64 = 1 << 40;
@@ -88,12 +92,14 @@ impl Hints {
             file_perm: 0o666,
             cb_nodes: u64::from(members).min(MAX_AGGREGATORS),
             has_cb_nodes: false,
+            per_host: None,
             cb_buffer_size: 4 << 20,
             cb_write: Switch::Automatic,
             cb_read: Switch::Automatic,
             ds_read: Switch::Automatic,
             ds_write: Switch::Automatic,
             ind_rd_buffer_size: 1 << 20,
+            ind_wr_buffer_size: 1 << 20,
             striping_unit: 0,
             striping_factor: 0,
             direct: Direct::default(),
@@ -101,12 +107,17 @@ impl Hints {
         }
     }
 
-    /// Wants at least one aggregator on each host, unless a hint set another number.
-    pub(crate) fn adopt_hosts(&mut self, hosts: &[u32]) {
-        let distinct = hosts.iter().collect::<std::collections::HashSet<_>>().len();
-        if !self.has_cb_nodes {
-            self.cb_nodes = self.cb_nodes.max(distinct as u64);
-        }
+    /// Wants at least one aggregator on each host, unless a hint set another number, and no more of
+    /// each than a hint allows. `members`: those of each host.
+    pub(crate) fn adopt_hosts(&mut self, members: &[u64]) {
+        let hosts = members.len() as u64;
+        let most = self.per_host.map(|each| members.iter().map(|&all| all.min(each)).sum());
+        self.cb_nodes = match (self.has_cb_nodes, most) {
+            (true, Some(most)) => self.cb_nodes.min(most),
+            (true, None) => self.cb_nodes,
+            (false, Some(most)) => most,
+            (false, None) => self.cb_nodes.max(hosts),
+        };
     }
 
     /// Takes over what the file system tells, where no hint was given.
@@ -129,6 +140,10 @@ impl Hints {
         if let Some(bytes) = number(info, "cb_buffer_size", 10)?.filter(|&bytes| bytes > 0) {
             self.cb_buffer_size = bytes;
         }
+        if self.file_system.is_none() {
+            let each = text(info, "cb_config_list")?.and_then(aggregators_of_each_host);
+            self.per_host = each.or(self.per_host);
+        }
         if let Some(value) = text(info, "collective_buffering")? {
             let switch = match value.trim() {
                 "true" => Some(Switch::Enable),
@@ -139,8 +154,11 @@ impl Hints {
                 (switch.unwrap_or(self.cb_write), switch.unwrap_or(self.cb_read));
         }
         let above_0 = |key| Ok(number(info, key, 10)?.filter(|&number| number > 0));
-        if let Some(bytes) = above_0("ind_rd_buffer_size")? {
-            self.ind_rd_buffer_size = bytes.min(MAX_SIEVE_BYTES);
+        for (key, size) in [
+            ("ind_rd_buffer_size", &mut self.ind_rd_buffer_size),
+            ("ind_wr_buffer_size", &mut self.ind_wr_buffer_size),
+        ] {
+            *size = above_0(key)?.map_or(*size, |bytes| bytes.min(MAX_SIEVE_BYTES));
         }
         if self.file_system.is_none()
             && let Some(stripes) = above_0("striping_factor")?
@@ -179,6 +197,10 @@ impl Hints {
         info.set("romio_ds_read", self.ds_read.name())?;
         info.set("romio_ds_write", self.ds_write.name())?;
         info.set("ind_rd_buffer_size", self.ind_rd_buffer_size.to_string())?;
+        info.set("ind_wr_buffer_size", self.ind_wr_buffer_size.to_string())?;
+        if let Some(each) = self.per_host {
+            info.set("cb_config_list", format!("*:{each}"))?;
+        }
         info.set("romio_filesystem_type", self.file_system.unwrap_or("unknown"))?;
         info.set("direct_read", self.direct.reads.to_string())?;
         info.set("direct_write", self.direct.writes.to_string())?;
@@ -195,6 +217,12 @@ impl Hints {
 
 fn text<'a>(info: &'a Info, key: &str) -> Result<Option<&'a str>> {
     Ok(info.value(key)?.and_then(|value| std::str::from_utf8(value).ok()))
+}
+
+/// Returns the number of a list `*:NUMBER`, which holds for every host. Lists that name hosts are
+/// ignored.
+fn aggregators_of_each_host(list: &str) -> Option<u64> {
+    list.trim().strip_prefix("*:")?.parse().ok().filter(|&each| each > 0)
 }
 
 fn number(info: &Info, key: &str, radix: u32) -> Result<Option<u64>> {
@@ -229,11 +257,24 @@ mod tests {
         let wanted =
             Hints { cb_nodes, has_cb_nodes, cb_write, ds_write, striping_unit, ..Hints::new(8) };
         assert_eq!(hints, wanted);
-        hints.adopt_hosts(&[0, 1, 2, 3, 4, 5, 6, 6]);
+        hints.adopt_hosts(&[1, 1, 1, 1, 1, 1, 2]);
         assert_eq!(hints, wanted);
         let mut automatic = Hints::new(8);
-        automatic.adopt_hosts(&[0, 1, 2, 3, 4, 5, 6, 6]);
+        automatic.adopt_hosts(&[1, 1, 1, 1, 1, 1, 2]);
         assert_eq!(automatic.cb_nodes, 7);
+        let mut few = Info::new();
+        few.set("cb_config_list", "*:1").unwrap();
+        few.set("ind_wr_buffer_size", "70000").unwrap();
+        automatic.update(&few).unwrap();
+        automatic.adopt_hosts(&[4, 2, 2]);
+        assert_eq!((automatic.cb_nodes, automatic.ind_wr_buffer_size), (3, 70_000));
+        assert_eq!(
+            automatic.to_info().unwrap().value("cb_config_list").unwrap(),
+            Some(&b"*:1"[..])
+        );
+        for list in ["host1:2", "*:0", "*:*", ""] {
+            assert_eq!(aggregators_of_each_host(list), None);
+        }
         let found = FileSystem { name: "lustre", kind: Kind::Lustre, unit: 1 << 20, stripes: 4 };
         hints.adopt(&found, Direct { reads: true, writes: false });
         let shown = hints.to_info().unwrap();

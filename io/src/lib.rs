@@ -6,17 +6,20 @@
 //! A data access is resolved in this order: the pointer gives a position in the view
 //! ([`mod@pointer`]), the view gives runs of bytes of the file ([`view`]), the data representation
 //! converts the buffer ([`datarep`]), and the system moves the bytes ([`disk`]).
-//! Nonblocking accesses end in a [`Pending`]: independent ones run on threads of this crate
-//! ([`workers`]), collective ones are tasks that progress resumes ([`steps`]).
+//! Nonblocking accesses end in a [`Pending`]: independent ones are moved by the kernel ([`uring`])
+//! or run on threads of this crate ([`workers`]), collective ones are tasks that progress resumes
+//! ([`steps`]).
 //!
 //! Calls may sleep in the kernel. Therefore no lock of another crate is held while one of them
 //! works.
 
-#![deny(unsafe_code)] // allowed in `disk`, `shared_word`, `staging` and `workers`
+#![deny(unsafe_code)] // allowed in `disk`, `shared_word`, `staging`, `uring::kernel` and `workers`
 
 pub mod access;
+mod aggregators;
 mod agreement;
 pub mod amode;
+mod background;
 mod collective;
 mod collective_access;
 pub mod datarep;
@@ -41,10 +44,13 @@ mod statistics;
 mod steps;
 mod transfer;
 mod two_phase;
+pub mod uring;
 pub mod view;
+mod wake;
 mod workers;
 
 pub use access::{Coordination, Direction, Position};
+pub use aggregators::Place;
 pub use datarep::{Datarep, Datareps, UserData, UserDatarep};
 pub use file::{File, SplitKind};
 pub use members::{Exchange, Members, Messages, RemoteWords, Resumable, Transit, WaitsFor};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use objects::Result;
 
+use crate::aggregators::Place;
 use crate::pending::Pending;
 
 /// A step that all members make together.
@@ -76,7 +77,7 @@ pub trait Resumable: Send {
     fn waits_for(&self) -> WaitsFor<'_>;
 }
 
-/// The processes of a file, as one of them sees the others. All calls but `rank`, `size`, `host`,
+/// The processes of a file, as one of them sees the others. All calls but `rank`, `size`, `place`,
 /// `drive`, `wait` and `report_progress` are collective: each member makes the same ones in the
 /// same order.
 pub trait Members: Send + Sync {
@@ -86,8 +87,8 @@ pub trait Members: Send + Sync {
     /// Returns the number of processes.
     fn size(&self) -> u32;
 
-    /// Returns a number that the members on this host have in common, and no others.
-    fn host(&self) -> u32;
+    /// Returns where this process runs.
+    fn place(&self) -> Place;
 
     /// Makes an exchange; returns what this member gets.
     fn run(&self, exchange: Exchange) -> Result<Messages>;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use objects::{Class, Error, Info, Result};
 
+use crate::aggregators::{self, Place};
 use crate::agreement::{agree, agree_with, first_error};
 use crate::amode::{APPEND, Amode, CREATE, DELETE_ON_CLOSE, EXCL, WRONLY};
 use crate::disk::{Direct, Disk, OpenHow, unlink};
@@ -46,8 +47,8 @@ struct Checked {
     path: String,
     amode: Amode,
     hints: Hints,
-    /// A number for the host of each member.
-    hosts: Vec<u32>,
+    /// Where each member runs.
+    places: Vec<Place>,
 }
 
 /// A file that this member has opened, and the shared pointer if it is in memory.
@@ -72,7 +73,7 @@ pub fn open(members: Arc<dyn Members>, args: Result<OpenArgs>) -> Result<File> {
         None => Words::Remote(members.remote_words()?),
     };
     let shared = SharedPointer::new(words);
-    let file = File::new(disk, checked.amode, (members, checked.hosts), shared, checked.hints);
+    let file = File::new(disk, checked.amode, (members, checked.places), shared, checked.hints);
     file.go_to(start)?;
     Ok(file)
 }
@@ -85,22 +86,21 @@ fn check(members: &dyn Members, args: Result<OpenArgs>) -> Result<Checked> {
         Ok((strip_prefix(&args.path).to_owned(), Amode::new(args.amode)?, hints))
     });
     let bits = mine.as_ref().map_or(0, |(_, amode, _)| amode.bits());
-    let told = [bits.to_ne_bytes(), members.host().to_ne_bytes()].concat();
+    let told = [&bits.to_ne_bytes()[..], &members.place().encode()].concat();
     let all = agree_with(members, mine.as_ref().map(|_| ()).map_err(Clone::clone), &told)?;
     let (path, amode, mut hints) = mine?;
-    let word = |at: usize| std::array::from_fn(|i| all[at + i]);
-    let (mut hosts, ranks) = (Vec::new(), all.len() / told.len());
-    for rank in 0..ranks {
-        if word(rank * told.len()) != word(0) {
+    let mut places = Vec::new();
+    for (rank, one) in all.chunks_exact(4 + Place::SIZE).enumerate() {
+        if one[..4] != all[..4] {
             let text = format!(
                 "amode of rank {rank} differs from rank 0's: must be the same on all ranks"
             );
             return Err(Error::new(Class::NotSame, text));
         }
-        hosts.push(u32::from_ne_bytes(word(rank * told.len() + 4)));
+        places.push(Place::decode(&one[4..]));
     }
-    hints.adopt_hosts(&hosts);
-    Ok(Checked { path, amode, hints, hosts })
+    hints.adopt_hosts(&aggregators::hosts(&places));
+    Ok(Checked { path, amode, hints, places })
 }
 
 /// Lets rank 0 open; returns what it opened, or else an error that no member uses, and where the
@@ -109,7 +109,7 @@ fn open_first(
     members: &dyn Members,
     checked: &Checked,
 ) -> Result<(Result<Opened>, Option<Announcement>)> {
-    let one_host = checked.hosts.iter().all(|host| *host == checked.hosts[0]);
+    let one_host = aggregators::hosts(&checked.places).len() == 1;
     let mut mine = Err(Error::internal("rank 0 opens first"));
     let mut told = [0; 4 + Announcement::SIZE];
     if members.rank() == 0 {

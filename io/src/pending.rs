@@ -1,20 +1,28 @@
 //! Accesses that go on after the call that began them, and how they wake the process.
 //!
-//! A [`Pending`] is *running* until its outcome is stored, by a worker or by progress, then *done*;
-//! the outcome is taken once. A thread that sleeps until something happens must also wake when a
-//! worker is done: it polls the descriptor of [`sleep`] as well, which is readable then.
+//! A [`Pending`] is *running* until its outcome is stored, then *done*; the outcome is taken once.
+//! Three parts end one: a worker, progress, and the kernel by [`uring`], whose completions are
+//! looked for by [`Pending::is_done`], [`take_news`] and [`sleep`]. A thread that sleeps until
+//! something happens must also wake when an access is done: it polls the descriptor of [`sleep`].
 //!
 //! Order, so that no wake-up is missed: a worker stores the outcome, sets [`FINISHED`], makes the
 //! descriptor readable, and only then leaves [`RUNNING`]. A thread that is about to sleep reads
-//! [`RUNNING`] first and then [`FINISHED`].
+//! [`RUNNING`] first, then looks for completions, and then reads [`FINISHED`]. It sleeps only if it
+//! took no signal off the descriptor.
 
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use objects::Error;
+
+use crate::{uring, wake};
+
+/// How long [`settle`] waits for accesses to end by themselves, and then for cancelled ones.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// How long it sleeps between two looks.
+const SETTLE_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The result of an access.
 #[derive(Clone, Debug)]
@@ -29,7 +37,7 @@ pub struct Outcome {
 #[derive(Debug, Default)]
 pub struct Pending {
     done: AtomicBool,
-    /// A thread of the pool finishes it: it counts in [`RUNNING`], and wakes a sleeper.
+    /// A worker or the kernel moves the data: it counts in [`RUNNING`], and wakes a sleeper.
     is_work: bool,
     outcome: Mutex<Option<Outcome>>,
 }
@@ -40,8 +48,6 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static FINISHED: AtomicBool = AtomicBool::new(false);
 /// An access was finished since waiting threads were last asked.
 static NEWS: AtomicBool = AtomicBool::new(false);
-/// The descriptor that sleepers poll, and the one that workers write to.
-static WAKE: OnceLock<Option<(UnixStream, UnixStream)>> = OnceLock::new();
 
 impl Outcome {
     /// Returns the outcome of an access that failed before it moved anything.
@@ -57,7 +63,7 @@ impl Pending {
         Pending { done: AtomicBool::new(true), outcome, ..Pending::default() }
     }
 
-    /// Returns an access that begins to run on a thread of the pool.
+    /// Returns an access that begins to run on a thread of the pool or in the kernel.
     pub(crate) fn begin() -> Pending {
         RUNNING.fetch_add(1, Ordering::SeqCst);
         Pending { is_work: true, ..Pending::default() }
@@ -78,16 +84,18 @@ impl Pending {
             return;
         }
         FINISHED.store(true, Ordering::SeqCst);
-        if let Some((_, to)) = wake_pair() {
-            // A full stream is readable already.
-            let _ = (&*to).write(&[1]);
-        }
+        wake::signal();
         RUNNING.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Returns true if the access is done.
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire)
+        let is_done = || self.done.load(Ordering::Acquire);
+        is_done()
+            || self.is_work && {
+                uring::reap();
+                is_done()
+            }
     }
 
     /// Returns the outcome, once, if the access is done.
@@ -113,6 +121,7 @@ pub enum Sleep {
 /// Returns true, once, if an access was finished: what waits for it may go on.
 #[inline]
 pub fn take_news() -> bool {
+    uring::reap();
     // Most processes have no such access: no write to the shared line.
     NEWS.load(Ordering::Relaxed) && NEWS.swap(false, Ordering::SeqCst)
 }
@@ -137,21 +146,29 @@ pub fn sleep() -> Sleep {
     if !is_active() {
         return Sleep::Freely;
     }
-    let Some((from, _)) = wake_pair() else { return Sleep::Never };
-    if FINISHED.swap(false, Ordering::SeqCst) {
-        let mut bytes = [0; 64];
-        while matches!((&*from).read(&mut bytes), Ok(64)) {}
+    let Some(descriptor) = wake::descriptor() else { return Sleep::Never };
+    if uring::reap() > 0 || FINISHED.swap(false, Ordering::SeqCst) {
+        wake::drain();
         return Sleep::Never;
     }
-    Sleep::With(from.as_raw_fd())
+    Sleep::With(descriptor)
 }
 
-fn wake_pair() -> Option<&'static (UnixStream, UnixStream)> {
-    let pair = WAKE.get_or_init(|| {
-        let (from, to) = UnixStream::pair().ok()?;
-        from.set_nonblocking(true).ok()?;
-        to.set_nonblocking(true).ok()?;
-        Some((from, to))
-    });
-    pair.as_ref()
+/// Waits until no access runs, at MPI_Finalize: the program may give back memory of accesses whose
+/// requests it has freed. Those of io_uring that do not end in time are cancelled.
+pub fn settle() {
+    if !wait_for_all() {
+        uring::cancel_all();
+        wait_for_all();
+    }
+}
+
+fn wait_for_all() -> bool {
+    let limit = Instant::now() + SETTLE_TIME;
+    while RUNNING.load(Ordering::SeqCst) > 0 && Instant::now() < limit {
+        if uring::reap() == 0 {
+            std::thread::sleep(SETTLE_INTERVAL);
+        }
+    }
+    RUNNING.load(Ordering::SeqCst) == 0
 }

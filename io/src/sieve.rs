@@ -27,6 +27,8 @@ pub(crate) struct Sieve {
     max_hole: u64,
     /// Most bytes of the file at once.
     max_bytes: u64,
+    /// Most bytes of the file that are written back at once.
+    max_write_bytes: u64,
     /// Writes are sieved: their range is locked, and the file can be read.
     pub(crate) writes: bool,
 }
@@ -55,12 +57,13 @@ impl Sieve {
             Switch::Disable => 1,
         };
         let writes = locked && hints.ds_write != Switch::Disable;
-        Sieve { max_hole, max_bytes: hints.ind_rd_buffer_size, writes }
+        let (max_bytes, max_write_bytes) = (hints.ind_rd_buffer_size, hints.ind_wr_buffer_size);
+        Sieve { max_hole, max_bytes, max_write_bytes, writes }
     }
 
     /// Returns the rule for writes.
     fn of_writes(self) -> Sieve {
-        Sieve { max_hole: MAX_HOLE, ..self }
+        Sieve { max_hole: MAX_HOLE, max_bytes: self.max_write_bytes, ..self }
     }
 }
 

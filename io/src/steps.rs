@@ -69,6 +69,11 @@ impl Steps<'_> {
         }
     }
 
+    /// Returns true if each step is over when it returns.
+    pub(crate) fn is_blocking(&self) -> bool {
+        matches!(self, Steps::Blocking(_))
+    }
+
     /// Returns the bytes of all members in order of rank. Each gives equally many.
     pub(crate) async fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
         Ok(self.exchange(Exchange::Allgather(mine.to_vec())).await?.bytes)

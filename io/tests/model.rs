@@ -16,7 +16,7 @@ use std::sync::{Arc, Barrier, Condvar, Mutex};
 use fabric::UserBuf;
 use io::{
     Coordination, Datarep, Direction, Exchange, File, Members, Messages, OpenArgs, Outcome,
-    Pending, Position, RemoteWords, Resumable, SplitKind, Transit, UserData, Whence, amode,
+    Pending, Place, Position, RemoteWords, Resumable, SplitKind, Transit, UserData, Whence, amode,
 };
 use objects::datatype::Counting::Int;
 use objects::{Buffer, Datatype, Info, Result};
@@ -161,8 +161,8 @@ impl Members for Thread {
         self.hub.size as u32
     }
 
-    fn host(&self) -> u32 {
-        self.rank / self.hub.each_host
+    fn place(&self) -> Place {
+        Place { host: self.rank / self.hub.each_host, package: self.rank % 2, numa_node: 0 }
     }
 
     fn remote_words(&self) -> Result<Box<dyn RemoteWords>> {
@@ -401,6 +401,8 @@ fn hints(rng: &mut fastrand::Rng) -> Info {
     info.set("romio_ds_read", *rng.choice(&["enable", "disable", "automatic"]).unwrap()).unwrap();
     info.set("romio_ds_write", *rng.choice(&["enable", "disable", "automatic"]).unwrap()).unwrap();
     info.set("ind_rd_buffer_size", rng.u32(1..3000).to_string()).unwrap();
+    info.set("ind_wr_buffer_size", rng.u32(1..3000).to_string()).unwrap();
+    info.set("cb_config_list", format!("*:{}", rng.u32(1..4))).unwrap();
     info.set("striping_unit", rng.u32(1..20_000).to_string()).unwrap();
     info.set("direct_read", rng.bool().to_string()).unwrap();
     info.set("direct_write", rng.bool().to_string()).unwrap();
@@ -597,7 +599,7 @@ fn sieved_writes_lose_no_byte() {
     let (path, hub) = (scratch("sieved"), Hub::new(SIZE, SIZE as u32));
     let (amode, mut info) = (amode::CREATE | amode::RDWR, Info::new());
     info.set("romio_ds_write", "enable").unwrap();
-    info.set("ind_rd_buffer_size", "8192").unwrap();
+    info.set("ind_wr_buffer_size", "8192").unwrap();
     on_each(&hub, 0, &OpenArgs { path: path.clone(), amode, info }, |rank, file| {
         let piece = Datatype::contiguous(Int, 8, Datatype::byte()).unwrap();
         let filetype = Datatype::resized(Int, &piece, 0, 8 * SIZE as i64).unwrap();

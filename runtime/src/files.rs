@@ -7,7 +7,11 @@
 
 use std::sync::Arc;
 
-use io::{Exchange, File, Members, Messages, OpenArgs, Pending, RemoteWords, Resumable, Transit};
+use collectives::Level;
+use fabric::Peer;
+use io::{
+    Exchange, File, Members, Messages, OpenArgs, Pending, Place, RemoteWords, Resumable, Transit,
+};
 use objects::{Class, Comm, Errhandler, Error, Result};
 
 use crate::communicator::duplicate;
@@ -17,7 +21,7 @@ pub use crate::file_table::status_of;
 use crate::file_tasks::{Current, FileTask};
 use crate::file_words::FileWords;
 use crate::lock::{block_on, with};
-use crate::process::{Process, bad_handle, bad_predefined, predefined};
+use crate::process::{Core, Process, bad_handle, bad_predefined, predefined};
 use crate::request::{Request, State};
 use crate::status_page;
 
@@ -56,6 +60,21 @@ impl Process {
     }
 }
 
+impl Core {
+    /// Returns where this process runs, as far as the launcher knows its place within the host.
+    fn place(&self) -> Place {
+        let host = self.job.local_ranks().first().copied().unwrap_or_default();
+        let planner = self.planner.borrow();
+        let location = planner.world_location_of(Peer(self.job.rank)).unwrap_or_default();
+        let part = |level: Level| location.0[level as usize].map_or(u32::MAX, |part| part as u32);
+        let package = match self.pretend_packages {
+            0 => part(Level::Package),
+            packages => (u64::from(self.job.local_rank) % packages) as u32,
+        };
+        Place { host, package, numa_node: part(Level::NumaNode) }
+    }
+}
+
 /// Returns the file of a handle, to be used outside the process lock.
 pub fn file(handle: usize) -> Result<Arc<File>> {
     with(|p| p.open_file(handle).map(|open| open.file.clone()))
@@ -71,15 +90,10 @@ pub fn open(comm: usize, args: Result<OpenArgs>) -> Result<usize> {
     }
     let own = duplicate(comm).map_err(of_file)?;
     let (rank, size) = (own.rank(), own.size());
-    let host = with(|p| p.core().map(|core| core.job.local_ranks().first().copied()))?;
+    let place = with(|p| p.core().map(|core| core.place()))?;
     let handle = with(|p| p.comms.insert(own)) as usize;
-    let members = FileMembers {
-        comm: handle,
-        rank,
-        size,
-        host: host.unwrap_or_default(),
-        current: Current::default(),
-    };
+    let current = Current::default();
+    let members = FileMembers { comm: handle, rank, size, place, current };
     match io::open(Arc::new(members), args) {
         Ok(file) => with(|p| {
             let errhandler = p.tables.files.default_errhandler;
@@ -128,8 +142,7 @@ struct FileMembers {
     comm: usize,
     rank: u32,
     size: u32,
-    /// The first rank of this host in the job.
-    host: u32,
+    place: Place,
     current: Current,
 }
 
@@ -142,8 +155,8 @@ impl Members for FileMembers {
         self.size
     }
 
-    fn host(&self) -> u32 {
-        self.host
+    fn place(&self) -> Place {
+        self.place
     }
 
     fn run(&self, exchange: Exchange) -> Result<Messages> {

@@ -134,6 +134,7 @@ impl Core {
             lines.push(explain::algorithms(&job, &thresholds, &planner));
             let _ = control.explain(lines);
         }
+        io::uring::allow(knobs.is_on(knob::IO_URING));
         let settings = Settings { unexpected_bytes_per_peer: unexpected_share(knobs, job.size) };
         let world_group = Group::world(job.size);
         let mut core = Core {
@@ -272,6 +273,7 @@ pub fn finalize() -> Result<()> {
         }
     });
     final_barrier()?;
+    io::pending::settle();
     block_on(|p| p.stack().is_none_or(|stack| stack.is_drained()).then_some(()));
     with(|p| {
         p.report_late_ready();

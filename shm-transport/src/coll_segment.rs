@@ -59,8 +59,6 @@ use crate::ring;
 use crate::sync::AtomicU64;
 #[cfg(not(loom))]
 use crate::sync::{Ordering, fence};
-#[cfg(not(loom))]
-use crate::valgrind::valgrind_mark_defined;
 
 /// How the members of a segment count arrivals; the same for all segments of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +295,7 @@ impl<C: Counting> CollSegment<C> {
     fn mark_defined(&self, round: u64) {
         if Self::IS_COUNTER {
             let slots = &self.slots[round as usize % C::SETS];
-            valgrind_mark_defined(slots.as_ptr(), slots.len());
+            fabric::valgrind::mark_defined(slots.as_ptr(), slots.len());
         }
     }
 }

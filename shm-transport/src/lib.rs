@@ -60,8 +60,6 @@ mod sync;
 #[cfg(not(loom))]
 mod transport;
 #[cfg(not(loom))]
-mod valgrind;
-#[cfg(not(loom))]
 mod window;
 
 #[cfg(not(loom))]

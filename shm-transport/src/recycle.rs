@@ -23,7 +23,6 @@ use std::ops::Range;
 use crate::body::{BlockTag, BodyMemory, BodySlot, Descriptor};
 use crate::ring::LINE;
 use crate::store_tuner::StoreKind;
-use crate::valgrind::valgrind_mark_defined;
 
 /// Blocks that a rank allocates.
 pub(crate) const BLOCKS_PER_RANK: usize = 16;
@@ -75,7 +74,7 @@ impl RecycledBlock {
         // SAFETY: the sender gave the block away and writes at most past the watermark, which is
         // not read. A rank that does otherwise spoils its own message.
         let body = unsafe { self.memory.bytes(self.start, len) };
-        valgrind_mark_defined(body.as_ptr(), len);
+        fabric::valgrind::mark_defined(body.as_ptr(), len);
         body
     }
 

@@ -247,13 +247,14 @@ const ON_DISK: &str = "/var/tmp";
 
 const CONTIGUOUS: &[&str] = &["contiguous", "independent", BYTES, IN_MEMORY];
 const PLAIN: &[&str] = &["plain", "independent", BYTES, IN_MEMORY];
+const STARTED: &[&str] = &["started", "independent", BYTES, IN_MEMORY];
 const INTERLEAVED: &[&str] = &["interleaved", "collective", BYTES, IN_MEMORY];
 const INTERLEAVED_ON_DISK: &[&str] = &["interleaved", "collective", BYTES, ON_DISK];
 const SUBARRAY: &[&str] = &["subarray", "collective", BYTES, IN_MEMORY];
 const SUBARRAY_ALONE: &[&str] = &["subarray", "independent", BYTES, IN_MEMORY];
 
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 67] = [
+pub(super) const FIGURES: [Figure; 69] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -368,6 +369,8 @@ pub(super) const FIGURES: [Figure; 67] = [
     Figure { alone: true, ..whole_file("file-plain-read", PLAIN, 2, |_| Target::None) },
     whole_file("file-write", CONTIGUOUS, 1, |_| Target::OfOwn("file-plain-write", 0.95)),
     whole_file("file-read", CONTIGUOUS, 2, |_| Target::OfOwn("file-plain-read", 0.95)),
+    file("file-started-write", STARTED, 1, |_| Target::OfBest(1.0)),
+    file("file-started-read", STARTED, 2, |_| Target::OfBest(1.0)),
     file("file-pieces-write", INTERLEAVED, 1, |_| Target::OfBest(1.5)),
     file("file-pieces-read", INTERLEAVED, 2, |_| Target::OfBest(1.5)),
     file("file-disk-write", INTERLEAVED_ON_DISK, 1, |_| Target::OfBest(1.5)),

@@ -2,11 +2,11 @@
 
 #![allow(unsafe_code)]
 
-/// Marks shared bytes as defined: another process has written them since this one did, or will
-/// before this one reads them. Memcheck does not see those stores; the request is
+/// Marks bytes as defined: another process or the kernel has written them since this one did, or
+/// will before this one reads them. Memcheck does not see those stores; the request is
 /// MAKE_MEM_DEFINED of `memcheck.h`. Without valgrind it is five instructions without effect.
 #[inline(always)]
-pub(crate) fn valgrind_mark_defined(start: *const u8, len: usize) {
+pub fn mark_defined(start: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     {
         const DEFINED: u64 = (b'M' as u64) << 24 | (b'C' as u64) << 16 | 2;
