@@ -708,6 +708,10 @@ pub enum Call {
     Win_f2c = 696,
     Status_c2f = 697,
     Status_f2c = 698,
+    Status_c2f08 = 699,
+    Status_f082c = 700,
+    Status_f082f = 701,
+    Status_f2f08 = 702,
 }
 
 struct Row {
@@ -758,7 +762,7 @@ const fn row(call: Call, name: &'static str, chapter: &'static str, implemented:
     Row { call, name, chapter, implemented }
 }
 
-static ROWS: [Row; 698] = [
+static ROWS: [Row; 702] = [
     row(Call::Abi_get_fortran_booleans, "MPI_Abi_get_fortran_booleans", "ABI", true),
     row(Call::Abi_get_fortran_info, "MPI_Abi_get_fortran_info", "ABI", true),
     row(Call::Abi_get_info, "MPI_Abi_get_info", "ABI", true),
@@ -1457,6 +1461,10 @@ static ROWS: [Row; 698] = [
     row(Call::Win_f2c, "MPI_Win_f2c", "Language bindings", true),
     row(Call::Status_c2f, "MPI_Status_c2f", "Language bindings", true),
     row(Call::Status_f2c, "MPI_Status_f2c", "Language bindings", true),
+    row(Call::Status_c2f08, "MPI_Status_c2f08", "Language bindings", true),
+    row(Call::Status_f082c, "MPI_Status_f082c", "Language bindings", true),
+    row(Call::Status_f082f, "MPI_Status_f082f", "Language bindings", true),
+    row(Call::Status_f2f08, "MPI_Status_f2f08", "Language bindings", true),
 ];
 
 #[cfg(test)]

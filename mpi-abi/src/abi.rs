@@ -26,6 +26,8 @@ pub(crate) type MPI_Count = i64;
 pub(crate) type MPI_Offset = i64;
 /// An INTEGER of Fortran.
 pub(crate) type MPI_Fint = c_int;
+/// TYPE(MPI_Status) of Fortran.
+pub(crate) type MPI_F08_status = MPI_Status;
 /// An enumeration of the tool interface.
 pub(crate) type MPI_T_cb_safety = c_int;
 /// An enumeration of the tool interface.

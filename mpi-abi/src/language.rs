@@ -132,6 +132,38 @@ pub(crate) unsafe fn status_f2c(
     unsafe { copy_status(f_status.cast(), c_status, "f_status", "c_status") }
 }
 
+pub(crate) unsafe fn status_c2f08(
+    c_status: *const MPI_Status,
+    f08_status: *mut MPI_F08_status,
+) -> Result<()> {
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
+    unsafe { copy_status(c_status, f08_status, "c_status", "f08_status") }
+}
+
+pub(crate) unsafe fn status_f082c(
+    f08_status: *const MPI_F08_status,
+    c_status: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
+    unsafe { copy_status(f08_status, c_status, "f08_status", "c_status") }
+}
+
+pub(crate) unsafe fn status_f082f(
+    f08_status: *const MPI_F08_status,
+    f_status: *mut MPI_Fint,
+) -> Result<()> {
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
+    unsafe { copy_status(f08_status, f_status.cast(), "f08_status", "f_status") }
+}
+
+pub(crate) unsafe fn status_f2f08(
+    f_status: *const MPI_Fint,
+    f08_status: *mut MPI_F08_status,
+) -> Result<()> {
+    // SAFETY: null is refused; other pointers are valid by the user's promise.
+    unsafe { copy_status(f_status.cast(), f08_status, "f_status", "f08_status") }
+}
+
 /// Copies a status; a Fortran status is the C one as eight INTEGERs.
 unsafe fn copy_status(
     from: *const Status,

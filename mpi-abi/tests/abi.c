@@ -1145,6 +1145,10 @@ static const struct {
     {"MPI_Win_f2c", (function *)MPI_Win_f2c, (function *)PMPI_Win_f2c},
     {"MPI_Status_c2f", (function *)MPI_Status_c2f, (function *)PMPI_Status_c2f},
     {"MPI_Status_f2c", (function *)MPI_Status_f2c, (function *)PMPI_Status_f2c},
+    {"MPI_Status_c2f08", (function *)MPI_Status_c2f08, (function *)PMPI_Status_c2f08},
+    {"MPI_Status_f082c", (function *)MPI_Status_f082c, (function *)PMPI_Status_f082c},
+    {"MPI_Status_f082f", (function *)MPI_Status_f082f, (function *)PMPI_Status_f082f},
+    {"MPI_Status_f2f08", (function *)MPI_Status_f2f08, (function *)PMPI_Status_f2f08},
 };
 
 int main(void) {

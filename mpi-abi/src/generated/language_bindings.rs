@@ -200,3 +200,35 @@ unsafe extern "C" fn PMPI_Status_f2c(f_status: *const MPI_Fint, c_status: *mut M
     call(Call::Status_f2c, RaiseOn::Process, || unsafe { crate::language::status_f2c(f_status, c_status) })
 }
 jump!(MPI_Status_f2c to PMPI_Status_f2c);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PMPI_Status_c2f08(
+    c_status: *const MPI_Status, f08_status: *mut MPI_F08_status,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Status_c2f08, RaiseOn::Process, || unsafe { crate::language::status_c2f08(c_status, f08_status) })
+}
+jump!(MPI_Status_c2f08 to PMPI_Status_c2f08);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PMPI_Status_f082c(
+    f08_status: *const MPI_F08_status, c_status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Status_f082c, RaiseOn::Process, || unsafe { crate::language::status_f082c(f08_status, c_status) })
+}
+jump!(MPI_Status_f082c to PMPI_Status_f082c);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PMPI_Status_f082f(f08_status: *const MPI_F08_status, f_status: *mut MPI_Fint) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Status_f082f, RaiseOn::Process, || unsafe { crate::language::status_f082f(f08_status, f_status) })
+}
+jump!(MPI_Status_f082f to PMPI_Status_f082f);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PMPI_Status_f2f08(f_status: *const MPI_Fint, f08_status: *mut MPI_F08_status) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Status_f2f08, RaiseOn::Process, || unsafe { crate::language::status_f2f08(f_status, f08_status) })
+}
+jump!(MPI_Status_f2f08 to PMPI_Status_f2f08);

@@ -52,6 +52,12 @@ static void handles(void) {
     CHECK(MPI_Status_c2f(&status, fortran) == MPI_SUCCESS);
     CHECK(fortran[MPI_F_SOURCE] == 3 && fortran[MPI_F_TAG] == 4 && fortran[MPI_F_ERROR] == 5);
     CHECK(MPI_Status_f2c(fortran, &back) == MPI_SUCCESS && memcmp(&status, &back, sizeof back) == 0);
+    MPI_F08_status f08, again;
+    CHECK(MPI_Status_f2f08(fortran, &f08) == MPI_SUCCESS && MPI_Status_f082c(&f08, &back) == MPI_SUCCESS);
+    CHECK(memcmp(&status, &back, sizeof back) == 0);
+    CHECK(MPI_Status_c2f08(&back, &again) == MPI_SUCCESS && memcmp(&f08, &again, sizeof f08) == 0);
+    MPI_Fint old[MPI_F_STATUS_SIZE];
+    CHECK(MPI_Status_f082f(&again, old) == MPI_SUCCESS && memcmp(old, fortran, sizeof old) == 0);
 }
 
 static void interface(void) {

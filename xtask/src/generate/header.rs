@@ -243,7 +243,7 @@ fn additions(text: &mut String, abi: &Abi) {
         let _ =
             writeln!(text, "typedef MPI_{class}_errhandler_function MPI_{class}_errhandler_fn;");
     }
-    text.push_str("typedef int MPI_Fint;\n");
+    text.push_str("typedef int MPI_Fint;\ntypedef MPI_Status MPI_F08_status;\n");
     for prefix in ["", "P"] {
         text.push('\n');
         for function in abi.functions.iter().filter(|function| function.section != Section::Abi) {
