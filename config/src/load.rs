@@ -30,6 +30,9 @@ const SITE_VARIABLES: [&str; 14] = [
     "PREFIX", "ROOT", "VERSION",
 ];
 
+/// Those that the compiler wrappers read: compilers, and the folder of Fortran's modules.
+const WRAPPER_VARIABLES: [&str; 4] = ["CC", "CXX", "FC", "MODULES"];
+
 /// Variables with our prefix that are not knobs: the launcher sets them for its processes.
 pub const RESERVED: [&str; 7] = [
     "VERBENA_BOOTSTRAP",
@@ -126,7 +129,7 @@ impl Knobs {
             return Ok(());
         }
         let Some(at) = position(|knob| variable_of(knob) == name) else {
-            if !is_of_a_site(name) {
+            if !is_of_others(name) {
                 let known = TABLE.iter().map(|knob| variable_of(knob.name));
                 let nearest = nearest(name, known.chain(RESERVED.map(str::to_owned)));
                 self.note(Notice::UnknownVariable { name: name.to_owned(), nearest });
@@ -194,10 +197,11 @@ fn is_section(name: &str) -> bool {
     TABLE.iter().any(|knob| knob.name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
-/// Returns whether module systems set variables of this name: `VERBENA_ROOT` and the like.
-fn is_of_a_site(name: &str) -> bool {
+/// Returns whether others than this library read a variable of this name: `VERBENA_ROOT` and the
+/// like, which module systems set, and `VERBENA_CC` and the like.
+fn is_of_others(name: &str) -> bool {
     let tail = name.strip_prefix(PREFIX).unwrap_or_default();
-    SITE_VARIABLES.contains(&tail)
+    SITE_VARIABLES.contains(&tail) || WRAPPER_VARIABLES.contains(&tail)
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -376,6 +380,7 @@ mod tests {
         let environment = variables(&[
             ("VERBENA_SHM_EAGERMAX", "1"),
             ("VERBENA_ROOT", "/opt/verbena"),
+            ("VERBENA_FC", "flang-22"),
             ("VERBENA_COLL_FLAT_SHORT", "1K"),
         ]);
         let knobs = Knobs::load(&[], environment, []).unwrap();

@@ -59,3 +59,15 @@ build_modules() {
     rm -rf "$new" "$new.log"
     modules=
 }
+
+# INTEGERs of another size fit no interface, which compilers say in words of their own.
+advise() {
+    for word; do
+        case $word in
+        -fdefault-integer-8 | -i8 | -Mi8 | -integer-size=64 | -qintsize=8)
+            advice="$word changes the size of INTEGER, and MPI's interfaces take INTEGERs of 4 bytes: \
+declare those that are passed to MPI as integer(kind=4), or leave $word out"
+            ;;
+        esac
+    done
+}

@@ -9417,7 +9417,7 @@ MODULE mpi_f08
     SUBROUTINE MPI_Precv_init_f08ts(buf, partitions, count, datatype, source, tag, comm, info, &
         request, ierror) BIND(C, NAME="mpi_precv_init_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER, INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9431,7 +9431,7 @@ MODULE mpi_f08
     SUBROUTINE MPI_Precv_init_c_f08ts(buf, partitions, count, datatype, source, tag, comm, &
         info, request, ierror) BIND(C, NAME="mpi_precv_init_c_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9448,7 +9448,7 @@ MODULE mpi_f08
     SUBROUTINE PMPI_Precv_init_f08ts(buf, partitions, count, datatype, source, tag, comm, info, &
         request, ierror) BIND(C, NAME="pmpi_precv_init_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER, INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9462,7 +9462,7 @@ MODULE mpi_f08
     SUBROUTINE PMPI_Precv_init_c_f08ts(buf, partitions, count, datatype, source, tag, comm, &
         info, request, ierror) BIND(C, NAME="pmpi_precv_init_c_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9501,7 +9501,7 @@ MODULE mpi_f08
     SUBROUTINE MPI_Psend_init_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
         request, ierror) BIND(C, NAME="mpi_psend_init_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), INTENT(IN), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER, INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9515,7 +9515,7 @@ MODULE mpi_f08
     SUBROUTINE MPI_Psend_init_c_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
         request, ierror) BIND(C, NAME="mpi_psend_init_c_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), INTENT(IN), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9532,7 +9532,7 @@ MODULE mpi_f08
     SUBROUTINE PMPI_Psend_init_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
         request, ierror) BIND(C, NAME="pmpi_psend_init_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), INTENT(IN), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER, INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype
@@ -9546,7 +9546,7 @@ MODULE mpi_f08
     SUBROUTINE PMPI_Psend_init_c_f08ts(buf, partitions, count, datatype, dest, tag, comm, info, &
         request, ierror) BIND(C, NAME="pmpi_psend_init_c_f08ts")
       IMPORT
-      TYPE(*), DIMENSION(..), INTENT(IN) :: buf
+      TYPE(*), DIMENSION(..), INTENT(IN), ASYNCHRONOUS :: buf
       INTEGER, INTENT(IN) :: partitions
       INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count
       TYPE(MPI_Datatype), INTENT(IN) :: datatype

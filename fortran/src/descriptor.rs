@@ -41,14 +41,22 @@ impl Descriptor {
         c_buffer(self.base)
     }
 
-    /// True if the elements lie one behind the other, as in an assumed-size array.
+    /// True if there are gaps between the elements. An assumed-size array has none.
     #[inline]
-    pub(crate) fn is_contiguous(&self) -> bool {
+    pub(crate) fn has_gaps(&self) -> bool {
+        match self.dimensions() {
+            [] => false,
+            [only] => only.stride != self.elem_len as isize && only.extent > 1,
+            _ => self.some_dimension_has_gaps(),
+        }
+    }
+
+    fn some_dimension_has_gaps(&self) -> bool {
         let mut next = self.elem_len as isize;
-        self.dimensions().iter().all(|dimension| {
-            let is_next = dimension.extent == 1 || dimension.stride == next;
+        self.dimensions().iter().any(|dimension| {
+            let has_gap = dimension.stride != next && dimension.extent > 1;
             next = next.saturating_mul(dimension.extent);
-            is_next || dimension.extent <= 0
+            has_gap
         })
     }
 

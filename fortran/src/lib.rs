@@ -12,6 +12,7 @@
 #![allow(clippy::too_many_arguments, reason = "procedures have as many as MPI gives them")]
 
 mod array;
+mod copy;
 mod descriptor;
 mod handle;
 mod logical;
@@ -32,6 +33,7 @@ mod environment;
 mod grequest;
 mod info;
 mod inquiry;
+mod partitioned;
 mod spawn;
 mod user_function;
 

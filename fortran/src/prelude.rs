@@ -9,7 +9,7 @@ pub(crate) use crate::generated::c::pick;
 pub(crate) use crate::handle::*;
 pub(crate) use crate::logical::{from_logical, to_logical};
 pub(crate) use crate::names::names;
-pub(crate) use crate::pending::keep;
+pub(crate) use crate::pending::{keep, keep_with_types};
 pub(crate) use crate::section::Section;
 pub(crate) use crate::sentinel::{c_buffer, c_status, c_statuses, c_weights};
 pub(crate) use crate::text::{TextIn, TextOut};

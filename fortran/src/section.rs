@@ -11,6 +11,7 @@
 
 use std::os::raw::{c_int, c_void};
 
+use crate::copy::Copy;
 use crate::descriptor::{Descriptor, Dimension};
 use crate::generated::c;
 use crate::handle::{Handle, MPI_Datatype};
@@ -36,17 +37,8 @@ enum Own {
     Copy(Box<Copy>),
 }
 
-/// Elements without gaps, and where they belong.
-pub(crate) struct Copy {
-    memory: Vec<u128>,
-    base: *mut c_void,
-    elem_len: usize,
-    dimensions: Vec<Dimension>,
-    is_written: bool,
-}
-
-// SAFETY: a copy is used by the thread that completes the request, one at a time.
-unsafe impl Send for Copy {}
+// SAFETY: the address is passed on to MPI alone; a type may be freed by any thread.
+unsafe impl Send for Section {}
 
 impl Section {
     /// The buffer of a call that passes `count` times `datatype` in one piece.
@@ -58,7 +50,7 @@ impl Section {
         is_written: bool,
     ) -> Section {
         let address = descriptor.address();
-        if descriptor.is_contiguous() {
+        if !descriptor.has_gaps() {
             return Section { address, count, datatype, own: Own::Nothing };
         }
         Section::typed(descriptor, count, datatype)
@@ -73,7 +65,7 @@ impl Section {
         datatype: MPI_Datatype,
         is_written: bool,
     ) -> Section {
-        if descriptor.is_contiguous() {
+        if !descriptor.has_gaps() {
             let address = descriptor.address();
             return Section { address, count, datatype, own: Own::Nothing };
         }
@@ -87,53 +79,78 @@ impl Section {
         count: i64,
         datatype: MPI_Datatype,
     ) -> Option<Section> {
-        if descriptor.is_contiguous() {
+        if !descriptor.has_gaps() {
             let address = descriptor.address();
             return Some(Section { address, count, datatype, own: Own::Nothing });
         }
         Section::typed(descriptor, count, datatype)
     }
 
-    /// A derived type over the first elements; `None` if the caller's type does not consist of
-    /// whole elements without gaps, or the elements do not suffice.
+    /// The buffer of a partitioned call. In place if partitions begin at a regular distance,
+    /// otherwise a copy, which is made and stored by partitions.
+    #[cold]
+    pub(crate) fn partitions(
+        descriptor: &Descriptor,
+        partitions: i64,
+        count: i64,
+        datatype: MPI_Datatype,
+        is_written: bool,
+    ) -> Section {
+        Section::typed_partitions(descriptor, partitions, count, datatype)
+            .unwrap_or_else(|| Section::copied(descriptor, count, datatype, is_written))
+    }
+
+    /// A derived type whose elements follow each other at the stride of a dimension. `None` if a
+    /// partition ends within a slice of that dimension, or further dimensions have other strides.
+    fn typed_partitions(
+        descriptor: &Descriptor,
+        partitions: i64,
+        count: i64,
+        datatype: MPI_Datatype,
+    ) -> Option<Section> {
+        let dimensions = descriptor.dimensions();
+        let Fit { each, elements } = Fit::of(descriptor, partitions.checked_mul(count)?, datatype)?;
+        let of_partition = elements / partitions;
+        if of_partition * partitions != elements {
+            return None;
+        }
+        let is_regular = |at: usize| {
+            dimensions[at..]
+                .windows(2)
+                .all(|pair| pair[1].stride == pair[0].stride * pair[0].extent)
+        };
+        let (inner, outer) = (0..dimensions.len())
+            .find(|&at| is_regular(at) && of_partition % product(&dimensions[..at]) == 0)
+            .map(|at| dimensions.split_at(at))?;
+        let mut built = Built::new(datatype);
+        built.contiguous(each)?;
+        built.elements(inner, product(inner))?;
+        let stride = outer[0].stride as i64;
+        built.replace(|old, new| {
+            // SAFETY: a valid type and the address of a handle.
+            unsafe { c::PMPI_Type_create_resized_c(old, 0, stride, new) }
+        })?;
+        Section::of_type(descriptor, of_partition / product(inner), built)
+    }
+
+    /// A derived type over the first elements; `None` if they do not fit the caller's type.
     #[cold]
     fn typed(descriptor: &Descriptor, count: i64, datatype: MPI_Datatype) -> Option<Section> {
-        let dimensions = descriptor.dimensions();
-        let elem_len = i64::try_from(descriptor.elem_len).ok()?;
-        let (mut size, mut lower, mut extent) = (0, 0, 0);
-        // SAFETY: the addresses of local numbers; a wrong handle is refused.
-        let codes = unsafe {
-            [
-                c::PMPI_Type_size_c(datatype, &raw mut size),
-                c::PMPI_Type_get_extent_c(datatype, &raw mut lower, &raw mut extent),
-            ]
-        };
-        if codes != [SUCCESS; 2] || size <= 0 || size != extent || lower != 0 || count < 0 {
-            return None;
-        }
-        if elem_len % size != 0 || count % (elem_len / size) != 0 {
-            return None;
-        }
-        let each = elem_len / size;
-        let elements = count / each;
-        let total: i64 = dimensions.iter().map(|dimension| dimension.extent as i64).product();
-        if elements > total || elements == 0 {
-            return None;
-        }
+        let Fit { each, elements } = Fit::of(descriptor, count, datatype)?;
         let mut built = Built::new(datatype);
-        if each > 1 {
-            built.replace(|old, new| {
-                // SAFETY: a valid type and the address of a handle.
-                unsafe { c::PMPI_Type_contiguous_c(each, old, new) }
-            })?;
-        }
-        built.elements(dimensions, elements)?;
+        built.contiguous(each)?;
+        built.elements(descriptor.dimensions(), elements)?;
+        Section::of_type(descriptor, 1, built)
+    }
+
+    /// `count` elements of a type that was made here.
+    fn of_type(descriptor: &Descriptor, count: i64, mut built: Built) -> Option<Section> {
         // SAFETY: the address of a type that was made here.
         if unsafe { c::PMPI_Type_commit(&raw mut built.datatype) } != SUCCESS {
             return None;
         }
         let datatype = built.take();
-        Some(Section { address: descriptor.address(), count: 1, datatype, own: Own::Type })
+        Some(Section { address: descriptor.address(), count, datatype, own: Own::Type })
     }
 
     /// A copy of all elements.
@@ -146,8 +163,13 @@ impl Section {
     ) -> Section {
         let mut copy = Box::new(Copy::of(descriptor, is_written));
         copy.load();
-        let address = copy.memory.as_mut_ptr().cast();
+        let address = copy.address();
         Section { address, count, datatype, own: Own::Copy(copy) }
+    }
+
+    /// True if the buffer is described by a type that was made here.
+    pub(crate) fn has_type(&self) -> bool {
+        matches!(self.own, Own::Type)
     }
 
     /// After a blocking call: stores what was written.
@@ -169,79 +191,51 @@ impl Section {
     }
 }
 
+/// How a call's data covers a section.
+struct Fit {
+    /// Elements of the caller's type in one element of the section.
+    each: i64,
+    /// Elements of the section.
+    elements: i64,
+}
+
+impl Fit {
+    /// `None` if the caller's type does not consist of whole elements without gaps, or the elements
+    /// do not suffice.
+    fn of(descriptor: &Descriptor, count: i64, datatype: MPI_Datatype) -> Option<Fit> {
+        let elem_len = i64::try_from(descriptor.elem_len).ok()?;
+        let (mut size, mut lower, mut extent) = (0, 0, 0);
+        // SAFETY: the addresses of local numbers; a wrong handle is refused.
+        let codes = unsafe {
+            [
+                c::PMPI_Type_size_c(datatype, &raw mut size),
+                c::PMPI_Type_get_extent_c(datatype, &raw mut lower, &raw mut extent),
+            ]
+        };
+        if codes != [SUCCESS; 2] || size <= 0 || size != extent || lower != 0 || count < 0 {
+            return None;
+        }
+        if elem_len % size != 0 || count % (elem_len / size) != 0 {
+            return None;
+        }
+        let each = elem_len / size;
+        let elements = count / each;
+        let suffices = elements > 0 && elements <= product(descriptor.dimensions());
+        suffices.then_some(Fit { each, elements })
+    }
+}
+
+/// The number of elements in some dimensions.
+fn product(dimensions: &[Dimension]) -> i64 {
+    dimensions.iter().map(|dimension| dimension.extent as i64).product()
+}
+
 impl Drop for Section {
     #[inline]
     fn drop(&mut self) {
         if let Own::Type = self.own {
             // SAFETY: the type was made here; MPI keeps it while a call uses it.
             unsafe { c::PMPI_Type_free(&raw mut self.datatype) };
-        }
-    }
-}
-
-impl Copy {
-    fn of(descriptor: &Descriptor, is_written: bool) -> Copy {
-        let dimensions = descriptor.dimensions().to_vec();
-        let elements: usize = dimensions
-            .iter()
-            .map(|dimension| usize::try_from(dimension.extent).unwrap_or(0))
-            .product();
-        let bytes = elements.saturating_mul(descriptor.elem_len);
-        Copy {
-            memory: vec![0; bytes.div_ceil(size_of::<u128>()).max(1)],
-            base: descriptor.address(),
-            elem_len: descriptor.elem_len,
-            dimensions,
-            is_written,
-        }
-    }
-
-    /// Reads the section.
-    pub(crate) fn load(&mut self) {
-        let memory = self.memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: both places have `elem_len` bytes: the section by the compiler's descriptor, the
-        // memory by its size.
-        self.each(|at, element, len| unsafe {
-            std::ptr::copy_nonoverlapping(element, memory.add(at), len);
-        });
-    }
-
-    /// Writes the section, if the call writes it.
-    pub(crate) fn store(&mut self) {
-        if !self.is_written {
-            return;
-        }
-        let memory = self.memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: as for `load`.
-        self.each(|at, element, len| unsafe {
-            std::ptr::copy_nonoverlapping(memory.add(at).cast_const(), element, len);
-        });
-    }
-
-    /// Calls `visit` with position, address and length of each element, in array order.
-    fn each(&self, mut visit: impl FnMut(usize, *mut u8, usize)) {
-        if self.dimensions.iter().any(|dimension| dimension.extent <= 0) {
-            return;
-        }
-        let mut index = vec![0_isize; self.dimensions.len()];
-        let mut at = 0;
-        loop {
-            let offset: isize =
-                index.iter().zip(&self.dimensions).map(|(i, dimension)| i * dimension.stride).sum();
-            visit(at, self.base.cast::<u8>().wrapping_offset(offset), self.elem_len);
-            at += self.elem_len;
-            let mut axis = 0;
-            loop {
-                if axis == index.len() {
-                    return;
-                }
-                index[axis] += 1;
-                if index[axis] < self.dimensions[axis].extent {
-                    break;
-                }
-                index[axis] = 0;
-                axis += 1;
-            }
         }
     }
 }
@@ -255,6 +249,17 @@ struct Built {
 impl Built {
     fn new(datatype: MPI_Datatype) -> Built {
         Built { datatype, is_own: false }
+    }
+
+    /// Takes the present type `each` times.
+    fn contiguous(&mut self, each: i64) -> Option<()> {
+        if each == 1 {
+            return Some(());
+        }
+        self.replace(|old, new| {
+            // SAFETY: a valid type and the address of a handle.
+            unsafe { c::PMPI_Type_contiguous_c(each, old, new) }
+        })
     }
 
     /// Makes a type of the present one, which is freed if it was made here.
@@ -274,7 +279,7 @@ impl Built {
     /// The first `elements` of a section, of which the present type is one.
     fn elements(&mut self, dimensions: &[Dimension], elements: i64) -> Option<()> {
         let Some((last, inner)) = dimensions.split_last() else { return Some(()) };
-        let of_inner: i64 = inner.iter().map(|dimension| dimension.extent as i64).product();
+        let of_inner = product(inner);
         let (whole, rest) = (elements / of_inner, elements % of_inner);
         let stride = last.stride as i64;
         if rest == 0 {

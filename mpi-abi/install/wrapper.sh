@@ -138,10 +138,18 @@ compile)
     set -- "-I$include" ${modules:+"-I$modules"} ${extra:+"$extra"} "$@"
     ;;
 esac
+# What may be the reason of a failure.
+advice=
+advise "$@"
 # A compiler may be given with options of its own; therefore it is split into words. shellcheck
 # disable=SC2086
 if [ "$show" = yes ]; then
     say $compiler "$@"
-else
+elif [ -z "$advice" ]; then
     exec $compiler "$@"
+else
+    $compiler "$@"
+    code=$?
+    [ $code = 0 ] || printf '@NAME@: %s\n' "$advice" >&2
+    exit $code
 fi

@@ -7133,6 +7133,22 @@
       CALL PMPI_Session_set_errhandler(session, errhandler, ierror)
       END SUBROUTINE
 
+      SUBROUTINE u_sizeof
+      SAVE
+      REAL :: x(4)
+      INTEGER :: size
+      INTEGER :: ierror
+      CALL MPI_Sizeof(x, size, ierror)
+      END SUBROUTINE
+
+      SUBROUTINE uP_sizeof
+      SAVE
+      REAL :: x(4)
+      INTEGER :: size
+      INTEGER :: ierror
+      CALL PMPI_Sizeof(x, size, ierror)
+      END SUBROUTINE
+
       SUBROUTINE u_ssend
       SAVE
       REAL :: buf(4)
@@ -9594,6 +9610,8 @@
       CALL uP_session_init
       CALL u_session_set_errhandler
       CALL uP_session_set_errhandler
+      CALL u_sizeof
+      CALL uP_sizeof
       CALL u_ssend
       CALL uP_ssend
       CALL u_ssend_init

@@ -55,8 +55,8 @@ const WRAPPERS: [Wrapper; 3] = [
         language: "Fortran",
         variable: "FC",
         option: "fc",
-        compilers: "gfortran flang-new flang flang-22 flang-21 flang-20 flang-19 ifx nvfortran \
-                    ifort f95",
+        compilers: "gfortran flang-new flang flang-22 flang-21 flang-20 flang-new-19 flang-19 ifx \
+                    nvfortran ifort f95",
         libraries: "-lverbena_fortran -lmpi_abi",
     },
 ];
@@ -66,8 +66,8 @@ const WRAPPERS: [Wrapper; 3] = [
 const FORTRAN_COMPILERS: [&[&str]; 4] = [&["gfortran"], &FLANG, &["ifx"], &["nvfortran"]];
 
 /// The names of LLVM's Fortran compiler: its own, and Debian's.
-pub(crate) const FLANG: [&str; 6] =
-    ["flang-new", "flang", "flang-22", "flang-21", "flang-20", "flang-19"];
+pub(crate) const FLANG: [&str; 7] =
+    ["flang-new", "flang", "flang-22", "flang-21", "flang-20", "flang-new-19", "flang-19"];
 
 /// Options of `install`.
 #[derive(clap::Args)]
@@ -210,7 +210,7 @@ impl Tree {
         for wrapper in WRAPPERS {
             let prepare = match wrapper.option {
                 "fc" => read(&project.root.join("fortran/install/modules.sh"))?,
-                _ => "prepare() { :; }\n".to_owned(),
+                _ => "prepare() { :; }\nadvise() { :; }\n".to_owned(),
             };
             let text = template.replace("@PREPARE@\n", &prepare);
             self.script(&format!("bin/{}", wrapper.name), &wrapper.fill(&text)?)?;

@@ -149,14 +149,26 @@ unsafe extern "C" fn pmpi_accumulate_(origin_addr: *mut c_void, origin_count: *m
 }
 names!(pmpi_accumulate_: pmpi_accumulate pmpi_accumulate__ PMPI_ACCUMULATE);
 
-#[inline]
-unsafe fn accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
             return finish(ierror, refuse(c"MPI_Accumulate"));
         };
         let code = pick!(P, MPI_Accumulate, PMPI_Accumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return accumulate_f08_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+        }
+        let code = pick!(P, MPI_Accumulate, PMPI_Accumulate)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }
@@ -173,14 +185,26 @@ unsafe extern "C" fn pmpi_accumulate_f08ts(origin_addr: *const Descriptor, origi
     unsafe { accumulate_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 
-#[inline]
-unsafe fn accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
             return finish(ierror, refuse(c"MPI_Accumulate"));
         };
         let code = pick!(P, MPI_Accumulate_c, PMPI_Accumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return accumulate_c_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+        }
+        let code = pick!(P, MPI_Accumulate_c, PMPI_Accumulate_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }
@@ -290,8 +314,8 @@ unsafe extern "C" fn pmpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int
 }
 names!(pmpi_allgather_: pmpi_allgather pmpi_allgather__ PMPI_ALLGATHER);
 
-#[inline]
-unsafe fn allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -299,6 +323,18 @@ unsafe fn allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
         let code = pick!(P, MPI_Allgather, PMPI_Allgather)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgather_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Allgather, PMPI_Allgather)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -315,8 +351,8 @@ unsafe extern "C" fn pmpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount:
     unsafe { allgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -324,6 +360,18 @@ unsafe fn allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
         let code = pick!(P, MPI_Allgather_c, PMPI_Allgather_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgather_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Allgather_c, PMPI_Allgather_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -367,8 +415,8 @@ unsafe extern "C" fn pmpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut 
 }
 names!(pmpi_allgather_init_: pmpi_allgather_init pmpi_allgather_init__ PMPI_ALLGATHER_INIT);
 
-#[inline]
-unsafe fn allgather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -378,6 +426,22 @@ unsafe fn allgather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcoun
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgather_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Allgather_init, PMPI_Allgather_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -395,8 +459,8 @@ unsafe extern "C" fn pmpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendc
     unsafe { allgather_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn allgather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -406,6 +470,22 @@ unsafe fn allgather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount:
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgather_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Allgather_init_c, PMPI_Allgather_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -446,8 +526,8 @@ unsafe extern "C" fn pmpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_in
 }
 names!(pmpi_allgatherv_: pmpi_allgatherv pmpi_allgatherv__ PMPI_ALLGATHERV);
 
-#[inline]
-unsafe fn allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -455,6 +535,18 @@ unsafe fn allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *
         let code = pick!(P, MPI_Allgatherv, PMPI_Allgatherv)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, recvbuf_.address, recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgatherv_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Allgatherv, PMPI_Allgatherv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -471,8 +563,8 @@ unsafe extern "C" fn pmpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount
     unsafe { allgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -480,6 +572,18 @@ unsafe fn allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
         let code = pick!(P, MPI_Allgatherv_c, PMPI_Allgatherv_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, recvbuf_.address, recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgatherv_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Allgatherv_c, PMPI_Allgatherv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -523,8 +627,8 @@ unsafe extern "C" fn pmpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut
 }
 names!(pmpi_allgatherv_init_: pmpi_allgatherv_init pmpi_allgatherv_init__ PMPI_ALLGATHERV_INIT);
 
-#[inline]
-unsafe fn allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -534,6 +638,22 @@ unsafe fn allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcou
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgatherv_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Allgatherv_init, PMPI_Allgatherv_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -551,8 +671,8 @@ unsafe extern "C" fn pmpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, send
     unsafe { allgatherv_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allgatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -562,6 +682,22 @@ unsafe fn allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allgatherv_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Allgatherv_init_c, PMPI_Allgatherv_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -625,8 +761,8 @@ unsafe extern "C" fn pmpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void,
 }
 names!(pmpi_allreduce_: pmpi_allreduce pmpi_allreduce__ PMPI_ALLREDUCE);
 
-#[inline]
-unsafe fn allreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allreduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -634,6 +770,18 @@ unsafe fn allreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
         let code = pick!(P, MPI_Allreduce, PMPI_Allreduce)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allreduce_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Allreduce, PMPI_Allreduce)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -650,8 +798,8 @@ unsafe extern "C" fn pmpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *
     unsafe { allreduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 
-#[inline]
-unsafe fn allreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allreduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -659,6 +807,18 @@ unsafe fn allreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
         let code = pick!(P, MPI_Allreduce_c, PMPI_Allreduce_c)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allreduce_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Allreduce_c, PMPI_Allreduce_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -702,8 +862,8 @@ unsafe extern "C" fn pmpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_
 }
 names!(pmpi_allreduce_init_: pmpi_allreduce_init pmpi_allreduce_init__ PMPI_ALLREDUCE_INIT);
 
-#[inline]
-unsafe fn allreduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allreduce_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -713,6 +873,22 @@ unsafe fn allreduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf:
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allreduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allreduce_init_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Allreduce_init, PMPI_Allreduce_init)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -730,8 +906,8 @@ unsafe extern "C" fn pmpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvb
     unsafe { allreduce_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn allreduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn allreduce_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -741,6 +917,22 @@ unsafe fn allreduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn allreduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return allreduce_init_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Allreduce_init_c, PMPI_Allreduce_init_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -781,8 +973,8 @@ unsafe extern "C" fn pmpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int,
 }
 names!(pmpi_alltoall_: pmpi_alltoall pmpi_alltoall__ PMPI_ALLTOALL);
 
-#[inline]
-unsafe fn alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -790,6 +982,18 @@ unsafe fn alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
         let code = pick!(P, MPI_Alltoall, PMPI_Alltoall)(sendbuf_.address, *sendcount, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoall_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Alltoall, PMPI_Alltoall)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -806,8 +1010,8 @@ unsafe extern "C" fn pmpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: 
     unsafe { alltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -815,6 +1019,18 @@ unsafe fn alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
         let code = pick!(P, MPI_Alltoall_c, PMPI_Alltoall_c)(sendbuf_.address, *sendcount, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoall_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Alltoall_c, PMPI_Alltoall_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -858,8 +1074,8 @@ unsafe extern "C" fn pmpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c
 }
 names!(pmpi_alltoall_init_: pmpi_alltoall_init pmpi_alltoall_init__ PMPI_ALLTOALL_INIT);
 
-#[inline]
-unsafe fn alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoall_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -869,6 +1085,22 @@ unsafe fn alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoall_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Alltoall_init, PMPI_Alltoall_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -886,8 +1118,8 @@ unsafe extern "C" fn pmpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendco
     unsafe { alltoall_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoall_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -897,6 +1129,22 @@ unsafe fn alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoall_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Alltoall_init_c, PMPI_Alltoall_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -937,8 +1185,8 @@ unsafe extern "C" fn pmpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_in
 }
 names!(pmpi_alltoallv_: pmpi_alltoallv pmpi_alltoallv__ PMPI_ALLTOALLV);
 
-#[inline]
-unsafe fn alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -946,6 +1194,18 @@ unsafe fn alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *
         let code = pick!(P, MPI_Alltoallv, PMPI_Alltoallv)(sendbuf_.address, sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallv_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Alltoallv, PMPI_Alltoallv)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -962,8 +1222,8 @@ unsafe extern "C" fn pmpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts
     unsafe { alltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -971,6 +1231,18 @@ unsafe fn alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mu
         let code = pick!(P, MPI_Alltoallv_c, PMPI_Alltoallv_c)(sendbuf_.address, sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallv_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Alltoallv_c, PMPI_Alltoallv_c)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1014,8 +1286,8 @@ unsafe extern "C" fn pmpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut
 }
 names!(pmpi_alltoallv_init_: pmpi_alltoallv_init pmpi_alltoallv_init__ PMPI_ALLTOALLV_INIT);
 
-#[inline]
-unsafe fn alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1025,6 +1297,22 @@ unsafe fn alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcoun
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallv_init_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Alltoallv_init, PMPI_Alltoallv_init)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1042,8 +1330,8 @@ unsafe extern "C" fn pmpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendc
     unsafe { alltoallv_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1053,6 +1341,22 @@ unsafe fn alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallv_init_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Alltoallv_init_c, PMPI_Alltoallv_init_c)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1095,8 +1399,8 @@ unsafe extern "C" fn pmpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_in
 }
 names!(pmpi_alltoallw_: pmpi_alltoallw pmpi_alltoallw__ PMPI_ALLTOALLW);
 
-#[inline]
-unsafe fn alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1106,6 +1410,20 @@ unsafe fn alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *
         let code = pick!(P, MPI_Alltoallw, PMPI_Alltoallw)(sendbuf_.address, sendcounts, sdispls, sendtypes_.as_mut_ptr(), recvbuf_.address, recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallw_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::peers(*comm));
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::peers(*comm));
+        let code = pick!(P, MPI_Alltoallw, PMPI_Alltoallw)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1122,8 +1440,8 @@ unsafe extern "C" fn pmpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts
     unsafe { alltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 
-#[inline]
-unsafe fn alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1133,6 +1451,20 @@ unsafe fn alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mu
         let code = pick!(P, MPI_Alltoallw_c, PMPI_Alltoallw_c)(sendbuf_.address, sendcounts, sdispls, sendtypes_.as_mut_ptr(), recvbuf_.address, recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallw_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::peers(*comm));
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::peers(*comm));
+        let code = pick!(P, MPI_Alltoallw_c, PMPI_Alltoallw_c)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1178,8 +1510,8 @@ unsafe extern "C" fn pmpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut
 }
 names!(pmpi_alltoallw_init_: pmpi_alltoallw_init pmpi_alltoallw_init__ PMPI_ALLTOALLW_INIT);
 
-#[inline]
-unsafe fn alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallw_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1191,6 +1523,24 @@ unsafe fn alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcoun
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallw_init_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::peers(*comm));
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::peers(*comm));
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Alltoallw_init, PMPI_Alltoallw_init)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1208,8 +1558,8 @@ unsafe extern "C" fn pmpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendc
     unsafe { alltoallw_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn alltoallw_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1221,6 +1571,24 @@ unsafe fn alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return alltoallw_init_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::peers(*comm));
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::peers(*comm));
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Alltoallw_init_c, PMPI_Alltoallw_init_c)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

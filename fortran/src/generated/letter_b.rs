@@ -76,13 +76,25 @@ unsafe extern "C" fn pmpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatyp
 }
 names!(pmpi_bcast_: pmpi_bcast pmpi_bcast__ PMPI_BCAST);
 
-#[inline]
-unsafe fn bcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bcast_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buffer_ = Section::whole(&*buffer, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_Bcast, PMPI_Bcast)(buffer_.address, buffer_.count as c_int, buffer_.datatype, *root, MPI_Comm::from_fortran(*comm));
         buffer_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buffer).has_gaps() {
+            return bcast_f08_sections::<P>(buffer, count, datatype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Bcast, PMPI_Bcast)((*buffer).address(), *count, MPI_Datatype::from_fortran(*datatype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -99,13 +111,25 @@ unsafe extern "C" fn pmpi_bcast_f08ts(buffer: *const Descriptor, count: *mut c_i
     unsafe { bcast_f08::<true>(buffer, count, datatype, root, comm, ierror) }
 }
 
-#[inline]
-unsafe fn bcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bcast_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buffer_ = Section::whole(&*buffer, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_Bcast_c, PMPI_Bcast_c)(buffer_.address, buffer_.count, buffer_.datatype, *root, MPI_Comm::from_fortran(*comm));
         buffer_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buffer).has_gaps() {
+            return bcast_c_sections::<P>(buffer, count, datatype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Bcast_c, PMPI_Bcast_c)((*buffer).address(), *count, MPI_Datatype::from_fortran(*datatype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -149,8 +173,8 @@ unsafe extern "C" fn pmpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, da
 }
 names!(pmpi_bcast_init_: pmpi_bcast_init pmpi_bcast_init__ PMPI_BCAST_INIT);
 
-#[inline]
-unsafe fn bcast_init_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bcast_init_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buffer_ = Section::whole(&*buffer, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -159,6 +183,22 @@ unsafe fn bcast_init_f08<const P: bool>(buffer: *const Descriptor, count: *mut c
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buffer_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bcast_init_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buffer).has_gaps() {
+            return bcast_init_f08_sections::<P>(buffer, count, datatype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Bcast_init, PMPI_Bcast_init)((*buffer).address(), *count, MPI_Datatype::from_fortran(*datatype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -176,8 +216,8 @@ unsafe extern "C" fn pmpi_bcast_init_f08ts(buffer: *const Descriptor, count: *mu
     unsafe { bcast_init_f08::<true>(buffer, count, datatype, root, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn bcast_init_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bcast_init_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buffer_ = Section::whole(&*buffer, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -186,6 +226,22 @@ unsafe fn bcast_init_c<const P: bool>(buffer: *const Descriptor, count: *mut i64
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buffer_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bcast_init_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buffer).has_gaps() {
+            return bcast_init_c_sections::<P>(buffer, count, datatype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Bcast_init_c, PMPI_Bcast_init_c)((*buffer).address(), *count, MPI_Datatype::from_fortran(*datatype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -226,13 +282,25 @@ unsafe extern "C" fn pmpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: 
 }
 names!(pmpi_bsend_: pmpi_bsend pmpi_bsend__ PMPI_BSEND);
 
-#[inline]
-unsafe fn bsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Bsend, PMPI_Bsend)(buf_.address, buf_.count as c_int, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return bsend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Bsend, PMPI_Bsend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -249,13 +317,25 @@ unsafe extern "C" fn pmpi_bsend_f08ts(buf: *const Descriptor, count: *mut c_int,
     unsafe { bsend_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 
-#[inline]
-unsafe fn bsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Bsend_c, PMPI_Bsend_c)(buf_.address, buf_.count, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return bsend_c_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Bsend_c, PMPI_Bsend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -299,8 +379,8 @@ unsafe extern "C" fn pmpi_bsend_init_(buf: *mut c_void, count: *mut c_int, datat
 }
 names!(pmpi_bsend_init_: pmpi_bsend_init pmpi_bsend_init__ PMPI_BSEND_INIT);
 
-#[inline]
-unsafe fn bsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bsend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -309,6 +389,22 @@ unsafe fn bsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_in
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return bsend_init_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Bsend_init, PMPI_Bsend_init)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -326,8 +422,8 @@ unsafe extern "C" fn pmpi_bsend_init_f08ts(buf: *const Descriptor, count: *mut c
     unsafe { bsend_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn bsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn bsend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -336,6 +432,22 @@ unsafe fn bsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn bsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return bsend_init_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Bsend_init_c, PMPI_Bsend_init_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

@@ -101,8 +101,8 @@ unsafe extern "C" fn pmpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
 }
 names!(pmpi_exscan_: pmpi_exscan pmpi_exscan__ PMPI_EXSCAN);
 
-#[inline]
-unsafe fn exscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn exscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -110,6 +110,18 @@ unsafe fn exscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const 
         let code = pick!(P, MPI_Exscan, PMPI_Exscan)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn exscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return exscan_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Exscan, PMPI_Exscan)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -126,8 +138,8 @@ unsafe extern "C" fn pmpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *con
     unsafe { exscan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 
-#[inline]
-unsafe fn exscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn exscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -135,6 +147,18 @@ unsafe fn exscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const De
         let code = pick!(P, MPI_Exscan_c, PMPI_Exscan_c)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn exscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return exscan_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Exscan_c, PMPI_Exscan_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -178,8 +202,8 @@ unsafe extern "C" fn pmpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_voi
 }
 names!(pmpi_exscan_init_: pmpi_exscan_init pmpi_exscan_init__ PMPI_EXSCAN_INIT);
 
-#[inline]
-unsafe fn exscan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn exscan_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -189,6 +213,22 @@ unsafe fn exscan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *c
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn exscan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return exscan_init_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Exscan_init, PMPI_Exscan_init)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -206,8 +246,8 @@ unsafe extern "C" fn pmpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf:
     unsafe { exscan_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn exscan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn exscan_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -217,6 +257,22 @@ unsafe fn exscan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn exscan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return exscan_init_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Exscan_init_c, PMPI_Exscan_init_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

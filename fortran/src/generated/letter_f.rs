@@ -446,8 +446,8 @@ unsafe extern "C" fn pmpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *
 }
 names!(pmpi_file_iread_: pmpi_file_iread pmpi_file_iread__ PMPI_FILE_IREAD);
 
-#[inline]
-unsafe fn file_iread_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -455,7 +455,23 @@ unsafe fn file_iread_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, 
         let code = pick!(P, MPI_File_iread, PMPI_File_iread)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_f08_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread, PMPI_File_iread)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -473,8 +489,8 @@ unsafe extern "C" fn pmpi_file_iread_f08ts(fh: *mut c_int, buf: *const Descripto
     unsafe { file_iread_f08::<true>(fh, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iread_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -482,7 +498,23 @@ unsafe fn file_iread_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, co
         let code = pick!(P, MPI_File_iread_c, PMPI_File_iread_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_c_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_c, PMPI_File_iread_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -527,8 +559,8 @@ unsafe extern "C" fn pmpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, coun
 }
 names!(pmpi_file_iread_all_: pmpi_file_iread_all pmpi_file_iread_all__ PMPI_FILE_IREAD_ALL);
 
-#[inline]
-unsafe fn file_iread_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -536,7 +568,23 @@ unsafe fn file_iread_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descript
         let code = pick!(P, MPI_File_iread_all, PMPI_File_iread_all)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_all_f08_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_all, PMPI_File_iread_all)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -554,8 +602,8 @@ unsafe extern "C" fn pmpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Descr
     unsafe { file_iread_all_f08::<true>(fh, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iread_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -563,7 +611,23 @@ unsafe fn file_iread_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor
         let code = pick!(P, MPI_File_iread_all_c, PMPI_File_iread_all_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_all_c_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_all_c, PMPI_File_iread_all_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -608,8 +672,8 @@ unsafe extern "C" fn pmpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: 
 }
 names!(pmpi_file_iread_at_: pmpi_file_iread_at pmpi_file_iread_at__ PMPI_FILE_IREAD_AT);
 
-#[inline]
-unsafe fn file_iread_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -617,7 +681,23 @@ unsafe fn file_iread_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf
         let code = pick!(P, MPI_File_iread_at, PMPI_File_iread_at)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_at_f08_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_at, PMPI_File_iread_at)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -635,8 +715,8 @@ unsafe extern "C" fn pmpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, 
     unsafe { file_iread_at_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iread_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -644,7 +724,23 @@ unsafe fn file_iread_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: 
         let code = pick!(P, MPI_File_iread_at_c, PMPI_File_iread_at_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_at_c_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_at_c, PMPI_File_iread_at_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -689,8 +785,8 @@ unsafe extern "C" fn pmpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, b
 }
 names!(pmpi_file_iread_at_all_: pmpi_file_iread_at_all pmpi_file_iread_at_all__ PMPI_FILE_IREAD_AT_ALL);
 
-#[inline]
-unsafe fn file_iread_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -698,7 +794,23 @@ unsafe fn file_iread_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64,
         let code = pick!(P, MPI_File_iread_at_all, PMPI_File_iread_at_all)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_at_all_f08_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_at_all, PMPI_File_iread_at_all)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -716,8 +828,8 @@ unsafe extern "C" fn pmpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i
     unsafe { file_iread_at_all_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iread_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -725,7 +837,23 @@ unsafe fn file_iread_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, b
         let code = pick!(P, MPI_File_iread_at_all_c, PMPI_File_iread_at_all_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_at_all_c_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_at_all_c, PMPI_File_iread_at_all_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -770,8 +898,8 @@ unsafe extern "C" fn pmpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, c
 }
 names!(pmpi_file_iread_shared_: pmpi_file_iread_shared pmpi_file_iread_shared__ PMPI_FILE_IREAD_SHARED);
 
-#[inline]
-unsafe fn file_iread_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -779,7 +907,23 @@ unsafe fn file_iread_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descr
         let code = pick!(P, MPI_File_iread_shared, PMPI_File_iread_shared)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_shared_f08_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_shared, PMPI_File_iread_shared)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -797,8 +941,8 @@ unsafe extern "C" fn pmpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const De
     unsafe { file_iread_shared_f08::<true>(fh, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iread_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iread_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -806,7 +950,23 @@ unsafe fn file_iread_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descrip
         let code = pick!(P, MPI_File_iread_shared_c, PMPI_File_iread_shared_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iread_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iread_shared_c_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iread_shared_c, PMPI_File_iread_shared_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -851,8 +1011,8 @@ unsafe extern "C" fn pmpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: 
 }
 names!(pmpi_file_iwrite_: pmpi_file_iwrite pmpi_file_iwrite__ PMPI_FILE_IWRITE);
 
-#[inline]
-unsafe fn file_iwrite_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -860,7 +1020,23 @@ unsafe fn file_iwrite_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor,
         let code = pick!(P, MPI_File_iwrite, PMPI_File_iwrite)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_f08_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite, PMPI_File_iwrite)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -878,8 +1054,8 @@ unsafe extern "C" fn pmpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Descript
     unsafe { file_iwrite_f08::<true>(fh, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iwrite_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -887,7 +1063,23 @@ unsafe fn file_iwrite_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, c
         let code = pick!(P, MPI_File_iwrite_c, PMPI_File_iwrite_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_c_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_c, PMPI_File_iwrite_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -932,8 +1124,8 @@ unsafe extern "C" fn pmpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, cou
 }
 names!(pmpi_file_iwrite_all_: pmpi_file_iwrite_all pmpi_file_iwrite_all__ PMPI_FILE_IWRITE_ALL);
 
-#[inline]
-unsafe fn file_iwrite_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -941,7 +1133,23 @@ unsafe fn file_iwrite_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descrip
         let code = pick!(P, MPI_File_iwrite_all, PMPI_File_iwrite_all)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_all_f08_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_all, PMPI_File_iwrite_all)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -959,8 +1167,8 @@ unsafe extern "C" fn pmpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Desc
     unsafe { file_iwrite_all_f08::<true>(fh, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iwrite_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -968,7 +1176,23 @@ unsafe fn file_iwrite_all_c<const P: bool>(fh: *mut c_int, buf: *const Descripto
         let code = pick!(P, MPI_File_iwrite_all_c, PMPI_File_iwrite_all_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_all_c_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_all_c, PMPI_File_iwrite_all_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1013,8 +1237,8 @@ unsafe extern "C" fn pmpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf:
 }
 names!(pmpi_file_iwrite_at_: pmpi_file_iwrite_at pmpi_file_iwrite_at__ PMPI_FILE_IWRITE_AT);
 
-#[inline]
-unsafe fn file_iwrite_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -1022,7 +1246,23 @@ unsafe fn file_iwrite_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, bu
         let code = pick!(P, MPI_File_iwrite_at, PMPI_File_iwrite_at)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_at_f08_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_at, PMPI_File_iwrite_at)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1040,8 +1280,8 @@ unsafe extern "C" fn pmpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64,
     unsafe { file_iwrite_at_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iwrite_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -1049,7 +1289,23 @@ unsafe fn file_iwrite_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf:
         let code = pick!(P, MPI_File_iwrite_at_c, PMPI_File_iwrite_at_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_at_c_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_at_c, PMPI_File_iwrite_at_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1094,8 +1350,8 @@ unsafe extern "C" fn pmpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, 
 }
 names!(pmpi_file_iwrite_at_all_: pmpi_file_iwrite_at_all pmpi_file_iwrite_at_all__ PMPI_FILE_IWRITE_AT_ALL);
 
-#[inline]
-unsafe fn file_iwrite_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -1103,7 +1359,23 @@ unsafe fn file_iwrite_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64
         let code = pick!(P, MPI_File_iwrite_at_all, PMPI_File_iwrite_at_all)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_at_all_f08_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_at_all, PMPI_File_iwrite_at_all)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1121,8 +1393,8 @@ unsafe extern "C" fn pmpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut 
     unsafe { file_iwrite_at_all_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iwrite_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -1130,7 +1402,23 @@ unsafe fn file_iwrite_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, 
         let code = pick!(P, MPI_File_iwrite_at_all_c, PMPI_File_iwrite_at_all_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_at_all_c_sections::<P>(fh, offset, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_at_all_c, PMPI_File_iwrite_at_all_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1175,8 +1463,8 @@ unsafe extern "C" fn pmpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, 
 }
 names!(pmpi_file_iwrite_shared_: pmpi_file_iwrite_shared pmpi_file_iwrite_shared__ PMPI_FILE_IWRITE_SHARED);
 
-#[inline]
-unsafe fn file_iwrite_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -1184,7 +1472,23 @@ unsafe fn file_iwrite_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Desc
         let code = pick!(P, MPI_File_iwrite_shared, PMPI_File_iwrite_shared)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_shared_f08_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_shared, PMPI_File_iwrite_shared)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1202,8 +1506,8 @@ unsafe extern "C" fn pmpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const D
     unsafe { file_iwrite_shared_f08::<true>(fh, buf, count, datatype, request, ierror) }
 }
 
-#[inline]
-unsafe fn file_iwrite_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_iwrite_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -1211,7 +1515,23 @@ unsafe fn file_iwrite_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descri
         let code = pick!(P, MPI_File_iwrite_shared_c, PMPI_File_iwrite_shared_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
-            keep(*request, [buf_], false);
+            keep_with_types(*request, [buf_]);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_iwrite_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_iwrite_shared_c_sections::<P>(fh, buf, count, datatype, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_File_iwrite_shared_c, PMPI_File_iwrite_shared_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1303,13 +1623,25 @@ unsafe extern "C" fn pmpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *m
 }
 names!(pmpi_file_read_: pmpi_file_read pmpi_file_read__ PMPI_FILE_READ);
 
-#[inline]
-unsafe fn file_read_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read, PMPI_File_read)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read, PMPI_File_read)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1326,13 +1658,25 @@ unsafe extern "C" fn pmpi_file_read_f08ts(fh: *mut c_int, buf: *const Descriptor
     unsafe { file_read_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_c, PMPI_File_read_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_c, PMPI_File_read_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1372,13 +1716,25 @@ unsafe extern "C" fn pmpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count
 }
 names!(pmpi_file_read_all_: pmpi_file_read_all pmpi_file_read_all__ PMPI_FILE_READ_ALL);
 
-#[inline]
-unsafe fn file_read_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_all, PMPI_File_read_all)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_all_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_all, PMPI_File_read_all)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1395,13 +1751,25 @@ unsafe extern "C" fn pmpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Descri
     unsafe { file_read_all_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_all_c, PMPI_File_read_all_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_all_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_all_c, PMPI_File_read_all_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1441,14 +1809,26 @@ unsafe extern "C" fn pmpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void,
 }
 names!(pmpi_file_read_all_begin_: pmpi_file_read_all_begin pmpi_file_read_all_begin__ PMPI_FILE_READ_ALL_BEGIN);
 
-#[inline]
-unsafe fn file_read_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_all_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_read_all_begin"));
         };
         let code = pick!(P, MPI_File_read_all_begin, PMPI_File_read_all_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_all_begin_f08_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_read_all_begin, PMPI_File_read_all_begin)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -1465,14 +1845,26 @@ unsafe extern "C" fn pmpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const 
     unsafe { file_read_all_begin_f08::<true>(fh, buf, count, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_all_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_read_all_begin"));
         };
         let code = pick!(P, MPI_File_read_all_begin_c, PMPI_File_read_all_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_all_begin_c_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_read_all_begin_c, PMPI_File_read_all_begin_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -1556,13 +1948,25 @@ unsafe extern "C" fn pmpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *
 }
 names!(pmpi_file_read_at_: pmpi_file_read_at pmpi_file_read_at__ PMPI_FILE_READ_AT);
 
-#[inline]
-unsafe fn file_read_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_at, PMPI_File_read_at)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_at_f08_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_at, PMPI_File_read_at)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1579,13 +1983,25 @@ unsafe extern "C" fn pmpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_read_at_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_at_c, PMPI_File_read_at_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_at_c_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_at_c, PMPI_File_read_at_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1625,13 +2041,25 @@ unsafe extern "C" fn pmpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, bu
 }
 names!(pmpi_file_read_at_all_: pmpi_file_read_at_all pmpi_file_read_at_all__ PMPI_FILE_READ_AT_ALL);
 
-#[inline]
-unsafe fn file_read_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_at_all, PMPI_File_read_at_all)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_at_all_f08_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_at_all, PMPI_File_read_at_all)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1648,13 +2076,25 @@ unsafe extern "C" fn pmpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i6
     unsafe { file_read_at_all_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_at_all_c, PMPI_File_read_at_all_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_at_all_c_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_at_all_c, PMPI_File_read_at_all_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1694,14 +2134,26 @@ unsafe extern "C" fn pmpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i
 }
 names!(pmpi_file_read_at_all_begin_: pmpi_file_read_at_all_begin pmpi_file_read_at_all_begin__ PMPI_FILE_READ_AT_ALL_BEGIN);
 
-#[inline]
-unsafe fn file_read_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_at_all_begin_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_read_at_all_begin"));
         };
         let code = pick!(P, MPI_File_read_at_all_begin, PMPI_File_read_at_all_begin)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_at_all_begin_f08_sections::<P>(fh, offset, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_read_at_all_begin, PMPI_File_read_at_all_begin)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -1718,14 +2170,26 @@ unsafe extern "C" fn pmpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *
     unsafe { file_read_at_all_begin_f08::<true>(fh, offset, buf, count, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_at_all_begin_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_read_at_all_begin"));
         };
         let code = pick!(P, MPI_File_read_at_all_begin_c, PMPI_File_read_at_all_begin_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_at_all_begin_c_sections::<P>(fh, offset, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_read_at_all_begin_c, PMPI_File_read_at_all_begin_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -1809,13 +2273,25 @@ unsafe extern "C" fn pmpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, c
 }
 names!(pmpi_file_read_ordered_: pmpi_file_read_ordered pmpi_file_read_ordered__ PMPI_FILE_READ_ORDERED);
 
-#[inline]
-unsafe fn file_read_ordered_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_ordered_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_ordered, PMPI_File_read_ordered)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_ordered_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_ordered_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_ordered, PMPI_File_read_ordered)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1832,13 +2308,25 @@ unsafe extern "C" fn pmpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const De
     unsafe { file_read_ordered_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_ordered_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_ordered_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_ordered_c, PMPI_File_read_ordered_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_ordered_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_ordered_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_ordered_c, PMPI_File_read_ordered_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1878,14 +2366,26 @@ unsafe extern "C" fn pmpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_v
 }
 names!(pmpi_file_read_ordered_begin_: pmpi_file_read_ordered_begin pmpi_file_read_ordered_begin__ PMPI_FILE_READ_ORDERED_BEGIN);
 
-#[inline]
-unsafe fn file_read_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_ordered_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_read_ordered_begin"));
         };
         let code = pick!(P, MPI_File_read_ordered_begin, PMPI_File_read_ordered_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_ordered_begin_f08_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_read_ordered_begin, PMPI_File_read_ordered_begin)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -1902,14 +2402,26 @@ unsafe extern "C" fn pmpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *co
     unsafe { file_read_ordered_begin_f08::<true>(fh, buf, count, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_ordered_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_read_ordered_begin"));
         };
         let code = pick!(P, MPI_File_read_ordered_begin_c, PMPI_File_read_ordered_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_ordered_begin_c_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_read_ordered_begin_c, PMPI_File_read_ordered_begin_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -1993,13 +2505,25 @@ unsafe extern "C" fn pmpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, co
 }
 names!(pmpi_file_read_shared_: pmpi_file_read_shared pmpi_file_read_shared__ PMPI_FILE_READ_SHARED);
 
-#[inline]
-unsafe fn file_read_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_shared, PMPI_File_read_shared)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_shared_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_shared, PMPI_File_read_shared)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2016,13 +2540,25 @@ unsafe extern "C" fn pmpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Des
     unsafe { file_read_shared_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_read_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_read_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_File_read_shared_c, PMPI_File_read_shared_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_read_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_read_shared_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_read_shared_c, PMPI_File_read_shared_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2247,13 +2783,25 @@ unsafe extern "C" fn pmpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *
 }
 names!(pmpi_file_write_: pmpi_file_write pmpi_file_write__ PMPI_FILE_WRITE);
 
-#[inline]
-unsafe fn file_write_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write, PMPI_File_write)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write, PMPI_File_write)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2270,13 +2818,25 @@ unsafe extern "C" fn pmpi_file_write_f08ts(fh: *mut c_int, buf: *const Descripto
     unsafe { file_write_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_c, PMPI_File_write_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_c, PMPI_File_write_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2316,13 +2876,25 @@ unsafe extern "C" fn pmpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, coun
 }
 names!(pmpi_file_write_all_: pmpi_file_write_all pmpi_file_write_all__ PMPI_FILE_WRITE_ALL);
 
-#[inline]
-unsafe fn file_write_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_all, PMPI_File_write_all)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_all_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_all, PMPI_File_write_all)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2339,13 +2911,25 @@ unsafe extern "C" fn pmpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Descr
     unsafe { file_write_all_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_all_c, PMPI_File_write_all_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_all_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_all_c, PMPI_File_write_all_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2385,14 +2969,26 @@ unsafe extern "C" fn pmpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void
 }
 names!(pmpi_file_write_all_begin_: pmpi_file_write_all_begin pmpi_file_write_all_begin__ PMPI_FILE_WRITE_ALL_BEGIN);
 
-#[inline]
-unsafe fn file_write_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_all_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_write_all_begin"));
         };
         let code = pick!(P, MPI_File_write_all_begin, PMPI_File_write_all_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_all_begin_f08_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_write_all_begin, PMPI_File_write_all_begin)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -2409,14 +3005,26 @@ unsafe extern "C" fn pmpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const
     unsafe { file_write_all_begin_f08::<true>(fh, buf, count, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_all_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_write_all_begin"));
         };
         let code = pick!(P, MPI_File_write_all_begin_c, PMPI_File_write_all_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_all_begin_c_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_write_all_begin_c, PMPI_File_write_all_begin_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -2500,13 +3108,25 @@ unsafe extern "C" fn pmpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: 
 }
 names!(pmpi_file_write_at_: pmpi_file_write_at pmpi_file_write_at__ PMPI_FILE_WRITE_AT);
 
-#[inline]
-unsafe fn file_write_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_at, PMPI_File_write_at)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_at_f08_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_at, PMPI_File_write_at)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2523,13 +3143,25 @@ unsafe extern "C" fn pmpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, 
     unsafe { file_write_at_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_at_c, PMPI_File_write_at_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_at_c_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_at_c, PMPI_File_write_at_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2569,13 +3201,25 @@ unsafe extern "C" fn pmpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, b
 }
 names!(pmpi_file_write_at_all_: pmpi_file_write_at_all pmpi_file_write_at_all__ PMPI_FILE_WRITE_AT_ALL);
 
-#[inline]
-unsafe fn file_write_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_at_all, PMPI_File_write_at_all)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_at_all_f08_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_at_all, PMPI_File_write_at_all)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2592,13 +3236,25 @@ unsafe extern "C" fn pmpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i
     unsafe { file_write_at_all_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_at_all_c, PMPI_File_write_at_all_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_at_all_c_sections::<P>(fh, offset, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_at_all_c, PMPI_File_write_at_all_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2638,14 +3294,26 @@ unsafe extern "C" fn pmpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut 
 }
 names!(pmpi_file_write_at_all_begin_: pmpi_file_write_at_all_begin pmpi_file_write_at_all_begin__ PMPI_FILE_WRITE_AT_ALL_BEGIN);
 
-#[inline]
-unsafe fn file_write_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_at_all_begin_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_write_at_all_begin"));
         };
         let code = pick!(P, MPI_File_write_at_all_begin, PMPI_File_write_at_all_begin)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count as c_int, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_at_all_begin_f08_sections::<P>(fh, offset, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_write_at_all_begin, PMPI_File_write_at_all_begin)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -2662,14 +3330,26 @@ unsafe extern "C" fn pmpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: 
     unsafe { file_write_at_all_begin_f08::<true>(fh, offset, buf, count, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_at_all_begin_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_write_at_all_begin"));
         };
         let code = pick!(P, MPI_File_write_at_all_begin_c, PMPI_File_write_at_all_begin_c)(MPI_File::from_fortran(*fh), *offset, buf_.address, buf_.count, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_at_all_begin_c_sections::<P>(fh, offset, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_write_at_all_begin_c, PMPI_File_write_at_all_begin_c)(MPI_File::from_fortran(*fh), *offset, (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -2753,13 +3433,25 @@ unsafe extern "C" fn pmpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, 
 }
 names!(pmpi_file_write_ordered_: pmpi_file_write_ordered pmpi_file_write_ordered__ PMPI_FILE_WRITE_ORDERED);
 
-#[inline]
-unsafe fn file_write_ordered_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_ordered_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_ordered, PMPI_File_write_ordered)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_ordered_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_ordered_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_ordered, PMPI_File_write_ordered)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2776,13 +3468,25 @@ unsafe extern "C" fn pmpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const D
     unsafe { file_write_ordered_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_ordered_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_ordered_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_ordered_c, PMPI_File_write_ordered_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_ordered_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_ordered_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_ordered_c, PMPI_File_write_ordered_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2822,14 +3526,26 @@ unsafe extern "C" fn pmpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_
 }
 names!(pmpi_file_write_ordered_begin_: pmpi_file_write_ordered_begin pmpi_file_write_ordered_begin__ PMPI_FILE_WRITE_ORDERED_BEGIN);
 
-#[inline]
-unsafe fn file_write_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_ordered_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_write_ordered_begin"));
         };
         let code = pick!(P, MPI_File_write_ordered_begin, PMPI_File_write_ordered_begin)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_ordered_begin_f08_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_write_ordered_begin, PMPI_File_write_ordered_begin)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -2846,14 +3562,26 @@ unsafe extern "C" fn pmpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *c
     unsafe { file_write_ordered_begin_f08::<true>(fh, buf, count, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_ordered_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(buf_) = Section::in_place(&*buf, *count, MPI_Datatype::from_fortran(*datatype)) else {
             return finish(ierror, refuse(c"MPI_File_write_ordered_begin"));
         };
         let code = pick!(P, MPI_File_write_ordered_begin_c, PMPI_File_write_ordered_begin_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype);
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_ordered_begin_c_sections::<P>(fh, buf, count, datatype, ierror);
+        }
+        let code = pick!(P, MPI_File_write_ordered_begin_c, PMPI_File_write_ordered_begin_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -2937,13 +3665,25 @@ unsafe extern "C" fn pmpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, c
 }
 names!(pmpi_file_write_shared_: pmpi_file_write_shared pmpi_file_write_shared__ PMPI_FILE_WRITE_SHARED);
 
-#[inline]
-unsafe fn file_write_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_shared, PMPI_File_write_shared)(MPI_File::from_fortran(*fh), buf_.address, buf_.count as c_int, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_shared_f08_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_shared, PMPI_File_write_shared)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }
@@ -2960,13 +3700,25 @@ unsafe extern "C" fn pmpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const De
     unsafe { file_write_shared_f08::<true>(fh, buf, count, datatype, status, ierror) }
 }
 
-#[inline]
-unsafe fn file_write_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn file_write_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_File_write_shared_c, PMPI_File_write_shared_c)(MPI_File::from_fortran(*fh), buf_.address, buf_.count, buf_.datatype, c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn file_write_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return file_write_shared_c_sections::<P>(fh, buf, count, datatype, status, ierror);
+        }
+        let code = pick!(P, MPI_File_write_shared_c, PMPI_File_write_shared_c)(MPI_File::from_fortran(*fh), (*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), c_status(status));
         finish(ierror, code);
     }
 }

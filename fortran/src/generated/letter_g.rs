@@ -26,8 +26,8 @@ unsafe extern "C" fn pmpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, s
 }
 names!(pmpi_gather_: pmpi_gather pmpi_gather__ PMPI_GATHER);
 
-#[inline]
-unsafe fn gather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -35,6 +35,18 @@ unsafe fn gather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
         let code = pick!(P, MPI_Gather, PMPI_Gather)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gather_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Gather, PMPI_Gather)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -51,8 +63,8 @@ unsafe extern "C" fn pmpi_gather_f08ts(sendbuf: *const Descriptor, sendcount: *m
     unsafe { gather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 
-#[inline]
-unsafe fn gather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -60,6 +72,18 @@ unsafe fn gather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i6
         let code = pick!(P, MPI_Gather_c, PMPI_Gather_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gather_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Gather_c, PMPI_Gather_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -103,8 +127,8 @@ unsafe extern "C" fn pmpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_i
 }
 names!(pmpi_gather_init_: pmpi_gather_init pmpi_gather_init__ PMPI_GATHER_INIT);
 
-#[inline]
-unsafe fn gather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -114,6 +138,22 @@ unsafe fn gather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gather_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Gather_init, PMPI_Gather_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -131,8 +171,8 @@ unsafe extern "C" fn pmpi_gather_init_f08ts(sendbuf: *const Descriptor, sendcoun
     unsafe { gather_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn gather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -142,6 +182,22 @@ unsafe fn gather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gather_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Gather_init_c, PMPI_Gather_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -182,8 +238,8 @@ unsafe extern "C" fn pmpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
 }
 names!(pmpi_gatherv_: pmpi_gatherv pmpi_gatherv__ PMPI_GATHERV);
 
-#[inline]
-unsafe fn gatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -191,6 +247,18 @@ unsafe fn gatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
         let code = pick!(P, MPI_Gatherv, PMPI_Gatherv)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, recvbuf_.address, recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gatherv_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Gatherv, PMPI_Gatherv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -207,8 +275,8 @@ unsafe extern "C" fn pmpi_gatherv_f08ts(sendbuf: *const Descriptor, sendcount: *
     unsafe { gatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror) }
 }
 
-#[inline]
-unsafe fn gatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -216,6 +284,18 @@ unsafe fn gatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i
         let code = pick!(P, MPI_Gatherv_c, PMPI_Gatherv_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, recvbuf_.address, recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gatherv_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Gatherv_c, PMPI_Gatherv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -259,8 +339,8 @@ unsafe extern "C" fn pmpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_
 }
 names!(pmpi_gatherv_init_: pmpi_gatherv_init pmpi_gatherv_init__ PMPI_GATHERV_INIT);
 
-#[inline]
-unsafe fn gatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -270,6 +350,22 @@ unsafe fn gatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount:
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gatherv_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Gatherv_init, PMPI_Gatherv_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -287,8 +383,8 @@ unsafe extern "C" fn pmpi_gatherv_init_f08ts(sendbuf: *const Descriptor, sendcou
     unsafe { gatherv_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn gatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn gatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -298,6 +394,22 @@ unsafe fn gatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn gatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return gatherv_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Gatherv_init_c, PMPI_Gatherv_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -338,14 +450,26 @@ unsafe extern "C" fn pmpi_get_(origin_addr: *mut c_void, origin_count: *mut c_in
 }
 names!(pmpi_get_: pmpi_get pmpi_get__ PMPI_GET);
 
-#[inline]
-unsafe fn get_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn get_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
             return finish(ierror, refuse(c"MPI_Get"));
         };
         let code = pick!(P, MPI_Get, PMPI_Get)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn get_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return get_f08_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+        }
+        let code = pick!(P, MPI_Get, PMPI_Get)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }
@@ -362,14 +486,26 @@ unsafe extern "C" fn pmpi_get_f08ts(origin_addr: *const Descriptor, origin_count
     unsafe { get_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 
-#[inline]
-unsafe fn get_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn get_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
             return finish(ierror, refuse(c"MPI_Get"));
         };
         let code = pick!(P, MPI_Get_c, PMPI_Get_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn get_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return get_c_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+        }
+        let code = pick!(P, MPI_Get_c, PMPI_Get_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }
@@ -409,8 +545,8 @@ unsafe extern "C" fn pmpi_get_accumulate_(origin_addr: *mut c_void, origin_count
 }
 names!(pmpi_get_accumulate_: pmpi_get_accumulate pmpi_get_accumulate__ PMPI_GET_ACCUMULATE);
 
-#[inline]
-unsafe fn get_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn get_accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -420,6 +556,18 @@ unsafe fn get_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, orig
             return finish(ierror, refuse(c"MPI_Get_accumulate"));
         };
         let code = pick!(P, MPI_Get_accumulate, PMPI_Get_accumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, result_addr_.address, result_addr_.count as c_int, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn get_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() || (*result_addr).has_gaps() {
+            return get_accumulate_f08_sections::<P>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+        }
+        let code = pick!(P, MPI_Get_accumulate, PMPI_Get_accumulate)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), (*result_addr).address(), *result_count, MPI_Datatype::from_fortran(*result_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }
@@ -436,8 +584,8 @@ unsafe extern "C" fn pmpi_get_accumulate_f08ts(origin_addr: *const Descriptor, o
     unsafe { get_accumulate_f08::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 
-#[inline]
-unsafe fn get_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn get_accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -447,6 +595,18 @@ unsafe fn get_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin
             return finish(ierror, refuse(c"MPI_Get_accumulate"));
         };
         let code = pick!(P, MPI_Get_accumulate_c, PMPI_Get_accumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, result_addr_.address, result_addr_.count, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn get_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() || (*result_addr).has_gaps() {
+            return get_accumulate_c_sections::<P>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+        }
+        let code = pick!(P, MPI_Get_accumulate_c, PMPI_Get_accumulate_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), (*result_addr).address(), *result_count, MPI_Datatype::from_fortran(*result_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }

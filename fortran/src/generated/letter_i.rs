@@ -30,8 +30,8 @@ unsafe extern "C" fn pmpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_in
 }
 names!(pmpi_iallgather_: pmpi_iallgather pmpi_iallgather__ PMPI_IALLGATHER);
 
-#[inline]
-unsafe fn iallgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iallgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -41,6 +41,22 @@ unsafe fn iallgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iallgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iallgather_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iallgather, PMPI_Iallgather)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -58,8 +74,8 @@ unsafe extern "C" fn pmpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount
     unsafe { iallgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iallgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iallgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -69,6 +85,22 @@ unsafe fn iallgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iallgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iallgather_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iallgather_c, PMPI_Iallgather_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -113,8 +145,8 @@ unsafe extern "C" fn pmpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_i
 }
 names!(pmpi_iallgatherv_: pmpi_iallgatherv pmpi_iallgatherv__ PMPI_IALLGATHERV);
 
-#[inline]
-unsafe fn iallgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iallgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -124,6 +156,22 @@ unsafe fn iallgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iallgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iallgatherv_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iallgatherv, PMPI_Iallgatherv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -141,8 +189,8 @@ unsafe extern "C" fn pmpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcoun
     unsafe { iallgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iallgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iallgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -152,6 +200,22 @@ unsafe fn iallgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iallgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iallgatherv_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iallgatherv_c, PMPI_Iallgatherv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -196,8 +260,8 @@ unsafe extern "C" fn pmpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void
 }
 names!(pmpi_iallreduce_: pmpi_iallreduce pmpi_iallreduce__ PMPI_IALLREDUCE);
 
-#[inline]
-unsafe fn iallreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iallreduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -207,6 +271,22 @@ unsafe fn iallreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *co
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iallreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iallreduce_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iallreduce, PMPI_Iallreduce)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -224,8 +304,8 @@ unsafe extern "C" fn pmpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: 
     unsafe { iallreduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iallreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iallreduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -235,6 +315,22 @@ unsafe fn iallreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *cons
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iallreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iallreduce_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iallreduce_c, PMPI_Iallreduce_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -279,8 +375,8 @@ unsafe extern "C" fn pmpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int
 }
 names!(pmpi_ialltoall_: pmpi_ialltoall pmpi_ialltoall__ PMPI_IALLTOALL);
 
-#[inline]
-unsafe fn ialltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ialltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -290,6 +386,22 @@ unsafe fn ialltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ialltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ialltoall_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ialltoall, PMPI_Ialltoall)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -307,8 +419,8 @@ unsafe extern "C" fn pmpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount:
     unsafe { ialltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ialltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ialltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -318,6 +430,22 @@ unsafe fn ialltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ialltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ialltoall_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ialltoall_c, PMPI_Ialltoall_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -362,8 +490,8 @@ unsafe extern "C" fn pmpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_i
 }
 names!(pmpi_ialltoallv_: pmpi_ialltoallv pmpi_ialltoallv__ PMPI_IALLTOALLV);
 
-#[inline]
-unsafe fn ialltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ialltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -373,6 +501,22 @@ unsafe fn ialltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ialltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ialltoallv_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ialltoallv, PMPI_Ialltoallv)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -390,8 +534,8 @@ unsafe extern "C" fn pmpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcount
     unsafe { ialltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ialltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ialltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -401,6 +545,22 @@ unsafe fn ialltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ialltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ialltoallv_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ialltoallv_c, PMPI_Ialltoallv_c)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -447,8 +607,8 @@ unsafe extern "C" fn pmpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_i
 }
 names!(pmpi_ialltoallw_: pmpi_ialltoallw pmpi_ialltoallw__ PMPI_IALLTOALLW);
 
-#[inline]
-unsafe fn ialltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ialltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -460,6 +620,24 @@ unsafe fn ialltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ialltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ialltoallw_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::peers(*comm));
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::peers(*comm));
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ialltoallw, PMPI_Ialltoallw)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -477,8 +655,8 @@ unsafe extern "C" fn pmpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcount
     unsafe { ialltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ialltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ialltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -490,6 +668,24 @@ unsafe fn ialltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ialltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ialltoallw_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::peers(*comm));
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::peers(*comm));
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ialltoallw_c, PMPI_Ialltoallw_c)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -561,8 +757,8 @@ unsafe extern "C" fn pmpi_ibcast_(buffer: *mut c_void, count: *mut c_int, dataty
 }
 names!(pmpi_ibcast_: pmpi_ibcast pmpi_ibcast__ PMPI_IBCAST);
 
-#[inline]
-unsafe fn ibcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ibcast_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buffer_ = Section::whole(&*buffer, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -571,6 +767,22 @@ unsafe fn ibcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buffer_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ibcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buffer).has_gaps() {
+            return ibcast_f08_sections::<P>(buffer, count, datatype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ibcast, PMPI_Ibcast)((*buffer).address(), *count, MPI_Datatype::from_fortran(*datatype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -588,8 +800,8 @@ unsafe extern "C" fn pmpi_ibcast_f08ts(buffer: *const Descriptor, count: *mut c_
     unsafe { ibcast_f08::<true>(buffer, count, datatype, root, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ibcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ibcast_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buffer_ = Section::whole(&*buffer, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -598,6 +810,22 @@ unsafe fn ibcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, da
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buffer_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ibcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buffer).has_gaps() {
+            return ibcast_c_sections::<P>(buffer, count, datatype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ibcast_c, PMPI_Ibcast_c)((*buffer).address(), *count, MPI_Datatype::from_fortran(*datatype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -642,8 +870,8 @@ unsafe extern "C" fn pmpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype:
 }
 names!(pmpi_ibsend_: pmpi_ibsend pmpi_ibsend__ PMPI_IBSEND);
 
-#[inline]
-unsafe fn ibsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ibsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -652,6 +880,22 @@ unsafe fn ibsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ibsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return ibsend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ibsend, PMPI_Ibsend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -669,8 +913,8 @@ unsafe extern "C" fn pmpi_ibsend_f08ts(buf: *const Descriptor, count: *mut c_int
     unsafe { ibsend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ibsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ibsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -679,6 +923,22 @@ unsafe fn ibsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ibsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return ibsend_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ibsend_c, PMPI_Ibsend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -723,8 +983,8 @@ unsafe extern "C" fn pmpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, c
 }
 names!(pmpi_iexscan_: pmpi_iexscan pmpi_iexscan__ PMPI_IEXSCAN);
 
-#[inline]
-unsafe fn iexscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iexscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -734,6 +994,22 @@ unsafe fn iexscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iexscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iexscan_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iexscan, PMPI_Iexscan)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -751,8 +1027,8 @@ unsafe extern "C" fn pmpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *co
     unsafe { iexscan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iexscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iexscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -762,6 +1038,22 @@ unsafe fn iexscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const D
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iexscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iexscan_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iexscan_c, PMPI_Iexscan_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -806,8 +1098,8 @@ unsafe extern "C" fn pmpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, 
 }
 names!(pmpi_igather_: pmpi_igather pmpi_igather__ PMPI_IGATHER);
 
-#[inline]
-unsafe fn igather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn igather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -817,6 +1109,22 @@ unsafe fn igather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn igather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return igather_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Igather, PMPI_Igather)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -834,8 +1142,8 @@ unsafe extern "C" fn pmpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *
     unsafe { igather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn igather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn igather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -845,6 +1153,22 @@ unsafe fn igather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn igather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return igather_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Igather_c, PMPI_Igather_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -889,8 +1213,8 @@ unsafe extern "C" fn pmpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int,
 }
 names!(pmpi_igatherv_: pmpi_igatherv pmpi_igatherv__ PMPI_IGATHERV);
 
-#[inline]
-unsafe fn igatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn igatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -900,6 +1224,22 @@ unsafe fn igatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn igatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return igatherv_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Igatherv, PMPI_Igatherv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -917,8 +1257,8 @@ unsafe extern "C" fn pmpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: 
     unsafe { igatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn igatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn igatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -928,6 +1268,22 @@ unsafe fn igatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn igatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return igatherv_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Igatherv_c, PMPI_Igatherv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1003,8 +1359,8 @@ unsafe extern "C" fn pmpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype:
 }
 names!(pmpi_imrecv_: pmpi_imrecv pmpi_imrecv__ PMPI_IMRECV);
 
-#[inline]
-unsafe fn imrecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn imrecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -1015,6 +1371,24 @@ unsafe fn imrecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn imrecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return imrecv_f08_sections::<P>(buf, count, datatype, message, request, ierror);
+        }
+        let mut message_ = MPI_Message::from_fortran(*message);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Imrecv, PMPI_Imrecv)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut message_, &raw mut request_);
+        *message = message_.to_fortran();
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1032,8 +1406,8 @@ unsafe extern "C" fn pmpi_imrecv_f08ts(buf: *const Descriptor, count: *mut c_int
     unsafe { imrecv_f08::<true>(buf, count, datatype, message, request, ierror) }
 }
 
-#[inline]
-unsafe fn imrecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn imrecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -1044,6 +1418,24 @@ unsafe fn imrecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn imrecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return imrecv_c_sections::<P>(buf, count, datatype, message, request, ierror);
+        }
+        let mut message_ = MPI_Message::from_fortran(*message);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Imrecv_c, PMPI_Imrecv_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut message_, &raw mut request_);
+        *message = message_.to_fortran();
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1088,8 +1480,8 @@ unsafe extern "C" fn pmpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: 
 }
 names!(pmpi_ineighbor_allgather_: pmpi_ineighbor_allgather pmpi_ineighbor_allgather__ PMPI_INEIGHBOR_ALLGATHER);
 
-#[inline]
-unsafe fn ineighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -1099,6 +1491,22 @@ unsafe fn ineighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, sen
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_allgather_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_allgather, PMPI_Ineighbor_allgather)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1116,8 +1524,8 @@ unsafe extern "C" fn pmpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, 
     unsafe { ineighbor_allgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ineighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -1127,6 +1535,22 @@ unsafe fn ineighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendc
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_allgather_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_allgather_c, PMPI_Ineighbor_allgather_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1171,8 +1595,8 @@ unsafe extern "C" fn pmpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount:
 }
 names!(pmpi_ineighbor_allgatherv_: pmpi_ineighbor_allgatherv pmpi_ineighbor_allgatherv__ PMPI_INEIGHBOR_ALLGATHERV);
 
-#[inline]
-unsafe fn ineighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -1182,6 +1606,22 @@ unsafe fn ineighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, se
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_allgatherv_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_allgatherv, PMPI_Ineighbor_allgatherv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1199,8 +1639,8 @@ unsafe extern "C" fn pmpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor,
     unsafe { ineighbor_allgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ineighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -1210,6 +1650,22 @@ unsafe fn ineighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, send
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_allgatherv_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_allgatherv_c, PMPI_Ineighbor_allgatherv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1254,8 +1710,8 @@ unsafe extern "C" fn pmpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *
 }
 names!(pmpi_ineighbor_alltoall_: pmpi_ineighbor_alltoall pmpi_ineighbor_alltoall__ PMPI_INEIGHBOR_ALLTOALL);
 
-#[inline]
-unsafe fn ineighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1265,6 +1721,22 @@ unsafe fn ineighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, send
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_alltoall_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_alltoall, PMPI_Ineighbor_alltoall)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1282,8 +1754,8 @@ unsafe extern "C" fn pmpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, s
     unsafe { ineighbor_alltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ineighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1293,6 +1765,22 @@ unsafe fn ineighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendco
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_alltoall_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_alltoall_c, PMPI_Ineighbor_alltoall_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1337,8 +1825,8 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts:
 }
 names!(pmpi_ineighbor_alltoallv_: pmpi_ineighbor_alltoallv pmpi_ineighbor_alltoallv__ PMPI_INEIGHBOR_ALLTOALLV);
 
-#[inline]
-unsafe fn ineighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1348,6 +1836,22 @@ unsafe fn ineighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sen
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_alltoallv_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_alltoallv, PMPI_Ineighbor_alltoallv)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1365,8 +1869,8 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, 
     unsafe { ineighbor_alltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ineighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1376,6 +1880,22 @@ unsafe fn ineighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendc
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_alltoallv_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_alltoallv_c, PMPI_Ineighbor_alltoallv_c)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1422,8 +1942,8 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts:
 }
 names!(pmpi_ineighbor_alltoallw_: pmpi_ineighbor_alltoallw pmpi_ineighbor_alltoallw__ PMPI_INEIGHBOR_ALLTOALLW);
 
-#[inline]
-unsafe fn ineighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1435,6 +1955,24 @@ unsafe fn ineighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sen
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_alltoallw_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::neighbors(*comm).1);
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::neighbors(*comm).0);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_alltoallw, PMPI_Ineighbor_alltoallw)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1452,8 +1990,8 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, 
     unsafe { ineighbor_alltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ineighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ineighbor_alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -1465,6 +2003,24 @@ unsafe fn ineighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendc
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ineighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ineighbor_alltoallw_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::neighbors(*comm).1);
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::neighbors(*comm).0);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ineighbor_alltoallw_c, PMPI_Ineighbor_alltoallw_c)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1966,8 +2522,8 @@ unsafe extern "C" fn pmpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: 
 }
 names!(pmpi_irecv_: pmpi_irecv pmpi_irecv__ PMPI_IRECV);
 
-#[inline]
-unsafe fn irecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn irecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -1976,6 +2532,22 @@ unsafe fn irecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn irecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return irecv_f08_sections::<P>(buf, count, datatype, source, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Irecv, PMPI_Irecv)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1993,8 +2565,8 @@ unsafe extern "C" fn pmpi_irecv_f08ts(buf: *const Descriptor, count: *mut c_int,
     unsafe { irecv_f08::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn irecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn irecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -2003,6 +2575,22 @@ unsafe fn irecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn irecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return irecv_c_sections::<P>(buf, count, datatype, source, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Irecv_c, PMPI_Irecv_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2047,8 +2635,8 @@ unsafe extern "C" fn pmpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, c
 }
 names!(pmpi_ireduce_: pmpi_ireduce pmpi_ireduce__ PMPI_IREDUCE);
 
-#[inline]
-unsafe fn ireduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ireduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2058,6 +2646,22 @@ unsafe fn ireduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ireduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ireduce_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ireduce, PMPI_Ireduce)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2075,8 +2679,8 @@ unsafe extern "C" fn pmpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *co
     unsafe { ireduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ireduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ireduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2086,6 +2690,22 @@ unsafe fn ireduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const D
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ireduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ireduce_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ireduce_c, PMPI_Ireduce_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2130,8 +2750,8 @@ unsafe extern "C" fn pmpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c
 }
 names!(pmpi_ireduce_scatter_: pmpi_ireduce_scatter pmpi_ireduce_scatter__ PMPI_IREDUCE_SCATTER);
 
-#[inline]
-unsafe fn ireduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ireduce_scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2141,6 +2761,22 @@ unsafe fn ireduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ireduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ireduce_scatter_f08_sections::<P>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ireduce_scatter, PMPI_Ireduce_scatter)((*sendbuf).address(), (*recvbuf).address(), recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2158,8 +2794,8 @@ unsafe extern "C" fn pmpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recv
     unsafe { ireduce_scatter_f08::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ireduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ireduce_scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2169,6 +2805,22 @@ unsafe fn ireduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ireduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ireduce_scatter_c_sections::<P>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ireduce_scatter_c, PMPI_Ireduce_scatter_c)((*sendbuf).address(), (*recvbuf).address(), recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2213,8 +2865,8 @@ unsafe extern "C" fn pmpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: 
 }
 names!(pmpi_ireduce_scatter_block_: pmpi_ireduce_scatter_block pmpi_ireduce_scatter_block__ PMPI_IREDUCE_SCATTER_BLOCK);
 
-#[inline]
-unsafe fn ireduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ireduce_scatter_block_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2224,6 +2876,22 @@ unsafe fn ireduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, r
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ireduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ireduce_scatter_block_f08_sections::<P>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ireduce_scatter_block, PMPI_Ireduce_scatter_block)((*sendbuf).address(), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2241,8 +2909,8 @@ unsafe extern "C" fn pmpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor
     unsafe { ireduce_scatter_block_f08::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ireduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ireduce_scatter_block_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2252,6 +2920,22 @@ unsafe fn ireduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, rec
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ireduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return ireduce_scatter_block_c_sections::<P>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ireduce_scatter_block_c, PMPI_Ireduce_scatter_block_c)((*sendbuf).address(), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2296,8 +2980,8 @@ unsafe extern "C" fn pmpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype:
 }
 names!(pmpi_irsend_: pmpi_irsend pmpi_irsend__ PMPI_IRSEND);
 
-#[inline]
-unsafe fn irsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn irsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -2306,6 +2990,22 @@ unsafe fn irsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn irsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return irsend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Irsend, PMPI_Irsend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2323,8 +3023,8 @@ unsafe extern "C" fn pmpi_irsend_f08ts(buf: *const Descriptor, count: *mut c_int
     unsafe { irsend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn irsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn irsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -2333,6 +3033,22 @@ unsafe fn irsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn irsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return irsend_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Irsend_c, PMPI_Irsend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2404,8 +3120,8 @@ unsafe extern "C" fn pmpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
 }
 names!(pmpi_iscan_: pmpi_iscan pmpi_iscan__ PMPI_ISCAN);
 
-#[inline]
-unsafe fn iscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2415,6 +3131,22 @@ unsafe fn iscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const D
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iscan_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iscan, PMPI_Iscan)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2432,8 +3164,8 @@ unsafe extern "C" fn pmpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *cons
     unsafe { iscan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2443,6 +3175,22 @@ unsafe fn iscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Des
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iscan_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iscan_c, PMPI_Iscan_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2487,8 +3235,8 @@ unsafe extern "C" fn pmpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int,
 }
 names!(pmpi_iscatter_: pmpi_iscatter pmpi_iscatter__ PMPI_ISCATTER);
 
-#[inline]
-unsafe fn iscatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iscatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2498,6 +3246,22 @@ unsafe fn iscatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iscatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iscatter_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iscatter, PMPI_Iscatter)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2515,8 +3279,8 @@ unsafe extern "C" fn pmpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: 
     unsafe { iscatter_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iscatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iscatter_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2526,6 +3290,22 @@ unsafe fn iscatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iscatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iscatter_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iscatter_c, PMPI_Iscatter_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2570,8 +3350,8 @@ unsafe extern "C" fn pmpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_in
 }
 names!(pmpi_iscatterv_: pmpi_iscatterv pmpi_iscatterv__ PMPI_ISCATTERV);
 
-#[inline]
-unsafe fn iscatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iscatterv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2581,6 +3361,22 @@ unsafe fn iscatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iscatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iscatterv_f08_sections::<P>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iscatterv, PMPI_Iscatterv)((*sendbuf).address(), sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2598,8 +3394,8 @@ unsafe extern "C" fn pmpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts
     unsafe { iscatterv_f08::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn iscatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn iscatterv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -2609,6 +3405,22 @@ unsafe fn iscatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mu
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn iscatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return iscatterv_c_sections::<P>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Iscatterv_c, PMPI_Iscatterv_c)((*sendbuf).address(), sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2653,8 +3465,8 @@ unsafe extern "C" fn pmpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: 
 }
 names!(pmpi_isend_: pmpi_isend pmpi_isend__ PMPI_ISEND);
 
-#[inline]
-unsafe fn isend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn isend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -2663,6 +3475,22 @@ unsafe fn isend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn isend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return isend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Isend, PMPI_Isend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2680,8 +3508,8 @@ unsafe extern "C" fn pmpi_isend_f08ts(buf: *const Descriptor, count: *mut c_int,
     unsafe { isend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn isend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn isend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -2690,6 +3518,22 @@ unsafe fn isend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn isend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return isend_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Isend_c, PMPI_Isend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2734,8 +3578,8 @@ unsafe extern "C" fn pmpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int
 }
 names!(pmpi_isendrecv_: pmpi_isendrecv pmpi_isendrecv__ PMPI_ISENDRECV);
 
-#[inline]
-unsafe fn isendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn isendrecv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -2745,6 +3589,22 @@ unsafe fn isendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn isendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return isendrecv_f08_sections::<P>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Isendrecv, PMPI_Isendrecv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), *dest, *sendtag, (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *source, *recvtag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2762,8 +3622,8 @@ unsafe extern "C" fn pmpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount:
     unsafe { isendrecv_f08::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn isendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn isendrecv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -2773,6 +3633,22 @@ unsafe fn isendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn isendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return isendrecv_c_sections::<P>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Isendrecv_c, PMPI_Isendrecv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), *dest, *sendtag, (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *source, *recvtag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2817,8 +3693,8 @@ unsafe extern "C" fn pmpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int
 }
 names!(pmpi_isendrecv_replace_: pmpi_isendrecv_replace pmpi_isendrecv_replace__ PMPI_ISENDRECV_REPLACE);
 
-#[inline]
-unsafe fn isendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn isendrecv_replace_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -2827,6 +3703,22 @@ unsafe fn isendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *m
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn isendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return isendrecv_replace_f08_sections::<P>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Isendrecv_replace, PMPI_Isendrecv_replace)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *sendtag, *source, *recvtag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2844,8 +3736,8 @@ unsafe extern "C" fn pmpi_isendrecv_replace_f08ts(buf: *const Descriptor, count:
     unsafe { isendrecv_replace_f08::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn isendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn isendrecv_replace_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -2854,6 +3746,22 @@ unsafe fn isendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn isendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return isendrecv_replace_c_sections::<P>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Isendrecv_replace_c, PMPI_Isendrecv_replace_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *sendtag, *source, *recvtag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2898,8 +3806,8 @@ unsafe extern "C" fn pmpi_issend_(buf: *mut c_void, count: *mut c_int, datatype:
 }
 names!(pmpi_issend_: pmpi_issend pmpi_issend__ PMPI_ISSEND);
 
-#[inline]
-unsafe fn issend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn issend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -2908,6 +3816,22 @@ unsafe fn issend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn issend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return issend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Issend, PMPI_Issend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -2925,8 +3849,8 @@ unsafe extern "C" fn pmpi_issend_f08ts(buf: *const Descriptor, count: *mut c_int
     unsafe { issend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn issend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn issend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -2935,6 +3859,22 @@ unsafe fn issend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], false);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn issend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return issend_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Issend_c, PMPI_Issend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

@@ -55,14 +55,28 @@ unsafe extern "C" fn pmpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: 
 }
 names!(pmpi_mrecv_: pmpi_mrecv pmpi_mrecv__ PMPI_MRECV);
 
-#[inline]
-unsafe fn mrecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn mrecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let mut message_ = MPI_Message::from_fortran(*message);
         let code = pick!(P, MPI_Mrecv, PMPI_Mrecv)(buf_.address, buf_.count as c_int, buf_.datatype, &raw mut message_, c_status(status));
         buf_.finish();
+        *message = message_.to_fortran();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn mrecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return mrecv_f08_sections::<P>(buf, count, datatype, message, status, ierror);
+        }
+        let mut message_ = MPI_Message::from_fortran(*message);
+        let code = pick!(P, MPI_Mrecv, PMPI_Mrecv)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut message_, c_status(status));
         *message = message_.to_fortran();
         finish(ierror, code);
     }
@@ -80,14 +94,28 @@ unsafe extern "C" fn pmpi_mrecv_f08ts(buf: *const Descriptor, count: *mut c_int,
     unsafe { mrecv_f08::<true>(buf, count, datatype, message, status, ierror) }
 }
 
-#[inline]
-unsafe fn mrecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn mrecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let mut message_ = MPI_Message::from_fortran(*message);
         let code = pick!(P, MPI_Mrecv_c, PMPI_Mrecv_c)(buf_.address, buf_.count, buf_.datatype, &raw mut message_, c_status(status));
         buf_.finish();
+        *message = message_.to_fortran();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn mrecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return mrecv_c_sections::<P>(buf, count, datatype, message, status, ierror);
+        }
+        let mut message_ = MPI_Message::from_fortran(*message);
+        let code = pick!(P, MPI_Mrecv_c, PMPI_Mrecv_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), &raw mut message_, c_status(status));
         *message = message_.to_fortran();
         finish(ierror, code);
     }

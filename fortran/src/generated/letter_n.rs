@@ -26,8 +26,8 @@ unsafe extern "C" fn pmpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *
 }
 names!(pmpi_neighbor_allgather_: pmpi_neighbor_allgather pmpi_neighbor_allgather__ PMPI_NEIGHBOR_ALLGATHER);
 
-#[inline]
-unsafe fn neighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -35,6 +35,18 @@ unsafe fn neighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, send
         let code = pick!(P, MPI_Neighbor_allgather, PMPI_Neighbor_allgather)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgather_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_allgather, PMPI_Neighbor_allgather)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -51,8 +63,8 @@ unsafe extern "C" fn pmpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, s
     unsafe { neighbor_allgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -60,6 +72,18 @@ unsafe fn neighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendco
         let code = pick!(P, MPI_Neighbor_allgather_c, PMPI_Neighbor_allgather_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgather_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_allgather_c, PMPI_Neighbor_allgather_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -103,8 +127,8 @@ unsafe extern "C" fn pmpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcou
 }
 names!(pmpi_neighbor_allgather_init_: pmpi_neighbor_allgather_init pmpi_neighbor_allgather_init__ PMPI_NEIGHBOR_ALLGATHER_INIT);
 
-#[inline]
-unsafe fn neighbor_allgather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -114,6 +138,22 @@ unsafe fn neighbor_allgather_init_f08<const P: bool>(sendbuf: *const Descriptor,
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgather_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_allgather_init, PMPI_Neighbor_allgather_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -131,8 +171,8 @@ unsafe extern "C" fn pmpi_neighbor_allgather_init_f08ts(sendbuf: *const Descript
     unsafe { neighbor_allgather_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_allgather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -142,6 +182,22 @@ unsafe fn neighbor_allgather_init_c<const P: bool>(sendbuf: *const Descriptor, s
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgather_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_allgather_init_c, PMPI_Neighbor_allgather_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -182,8 +238,8 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: 
 }
 names!(pmpi_neighbor_allgatherv_: pmpi_neighbor_allgatherv pmpi_neighbor_allgatherv__ PMPI_NEIGHBOR_ALLGATHERV);
 
-#[inline]
-unsafe fn neighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -191,6 +247,18 @@ unsafe fn neighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sen
         let code = pick!(P, MPI_Neighbor_allgatherv, PMPI_Neighbor_allgatherv)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, recvbuf_.address, recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgatherv_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_allgatherv, PMPI_Neighbor_allgatherv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -207,8 +275,8 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, 
     unsafe { neighbor_allgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -216,6 +284,18 @@ unsafe fn neighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendc
         let code = pick!(P, MPI_Neighbor_allgatherv_c, PMPI_Neighbor_allgatherv_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, recvbuf_.address, recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgatherv_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_allgatherv_c, PMPI_Neighbor_allgatherv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -259,8 +339,8 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendco
 }
 names!(pmpi_neighbor_allgatherv_init_: pmpi_neighbor_allgatherv_init pmpi_neighbor_allgatherv_init__ PMPI_NEIGHBOR_ALLGATHERV_INIT);
 
-#[inline]
-unsafe fn neighbor_allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -270,6 +350,22 @@ unsafe fn neighbor_allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgatherv_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_allgatherv_init, PMPI_Neighbor_allgatherv_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -287,8 +383,8 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descrip
     unsafe { neighbor_allgatherv_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_allgatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -298,6 +394,22 @@ unsafe fn neighbor_allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_allgatherv_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_allgatherv_init_c, PMPI_Neighbor_allgatherv_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, displs, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -338,8 +450,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *m
 }
 names!(pmpi_neighbor_alltoall_: pmpi_neighbor_alltoall pmpi_neighbor_alltoall__ PMPI_NEIGHBOR_ALLTOALL);
 
-#[inline]
-unsafe fn neighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -347,6 +459,18 @@ unsafe fn neighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendc
         let code = pick!(P, MPI_Neighbor_alltoall, PMPI_Neighbor_alltoall)(sendbuf_.address, *sendcount, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoall_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_alltoall, PMPI_Neighbor_alltoall)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -363,8 +487,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, se
     unsafe { neighbor_alltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -372,6 +496,18 @@ unsafe fn neighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcou
         let code = pick!(P, MPI_Neighbor_alltoall_c, PMPI_Neighbor_alltoall_c)(sendbuf_.address, *sendcount, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoall_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_alltoall_c, PMPI_Neighbor_alltoall_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -415,8 +551,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcoun
 }
 names!(pmpi_neighbor_alltoall_init_: pmpi_neighbor_alltoall_init pmpi_neighbor_alltoall_init__ PMPI_NEIGHBOR_ALLTOALL_INIT);
 
-#[inline]
-unsafe fn neighbor_alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoall_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -426,6 +562,22 @@ unsafe fn neighbor_alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, 
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoall_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_alltoall_init, PMPI_Neighbor_alltoall_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -443,8 +595,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descripto
     unsafe { neighbor_alltoall_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoall_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -454,6 +606,22 @@ unsafe fn neighbor_alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, se
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoall_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_alltoall_init_c, PMPI_Neighbor_alltoall_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -494,8 +662,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: 
 }
 names!(pmpi_neighbor_alltoallv_: pmpi_neighbor_alltoallv pmpi_neighbor_alltoallv__ PMPI_NEIGHBOR_ALLTOALLV);
 
-#[inline]
-unsafe fn neighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -503,6 +671,18 @@ unsafe fn neighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, send
         let code = pick!(P, MPI_Neighbor_alltoallv, PMPI_Neighbor_alltoallv)(sendbuf_.address, sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallv_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_alltoallv, PMPI_Neighbor_alltoallv)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -519,8 +699,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, s
     unsafe { neighbor_alltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -528,6 +708,18 @@ unsafe fn neighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendco
         let code = pick!(P, MPI_Neighbor_alltoallv_c, PMPI_Neighbor_alltoallv_c)(sendbuf_.address, sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallv_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Neighbor_alltoallv_c, PMPI_Neighbor_alltoallv_c)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -571,8 +763,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcou
 }
 names!(pmpi_neighbor_alltoallv_init_: pmpi_neighbor_alltoallv_init pmpi_neighbor_alltoallv_init__ PMPI_NEIGHBOR_ALLTOALLV_INIT);
 
-#[inline]
-unsafe fn neighbor_alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -582,6 +774,22 @@ unsafe fn neighbor_alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor,
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallv_init_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_alltoallv_init, PMPI_Neighbor_alltoallv_init)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -599,8 +807,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descript
     unsafe { neighbor_alltoallv_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -610,6 +818,22 @@ unsafe fn neighbor_alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, s
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallv_init_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_alltoallv_init_c, PMPI_Neighbor_alltoallv_init_c)((*sendbuf).address(), sendcounts, sdispls, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), recvcounts, rdispls, MPI_Datatype::from_fortran(*recvtype), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -652,8 +876,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: 
 }
 names!(pmpi_neighbor_alltoallw_: pmpi_neighbor_alltoallw pmpi_neighbor_alltoallw__ PMPI_NEIGHBOR_ALLTOALLW);
 
-#[inline]
-unsafe fn neighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -663,6 +887,20 @@ unsafe fn neighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, send
         let code = pick!(P, MPI_Neighbor_alltoallw, PMPI_Neighbor_alltoallw)(sendbuf_.address, sendcounts, sdispls, sendtypes_.as_mut_ptr(), recvbuf_.address, recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallw_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::neighbors(*comm).1);
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::neighbors(*comm).0);
+        let code = pick!(P, MPI_Neighbor_alltoallw, PMPI_Neighbor_alltoallw)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -679,8 +917,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, s
     unsafe { neighbor_alltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -690,6 +928,20 @@ unsafe fn neighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendco
         let code = pick!(P, MPI_Neighbor_alltoallw_c, PMPI_Neighbor_alltoallw_c)(sendbuf_.address, sendcounts, sdispls, sendtypes_.as_mut_ptr(), recvbuf_.address, recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallw_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::neighbors(*comm).1);
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::neighbors(*comm).0);
+        let code = pick!(P, MPI_Neighbor_alltoallw_c, PMPI_Neighbor_alltoallw_c)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -735,8 +987,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcou
 }
 names!(pmpi_neighbor_alltoallw_init_: pmpi_neighbor_alltoallw_init pmpi_neighbor_alltoallw_init__ PMPI_NEIGHBOR_ALLTOALLW_INIT);
 
-#[inline]
-unsafe fn neighbor_alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallw_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -748,6 +1000,24 @@ unsafe fn neighbor_alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor,
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallw_init_f08_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::neighbors(*comm).1);
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::neighbors(*comm).0);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_alltoallw_init, PMPI_Neighbor_alltoallw_init)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -765,8 +1035,8 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descript
     unsafe { neighbor_alltoallw_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn neighbor_alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn neighbor_alltoallw_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -778,6 +1048,24 @@ unsafe fn neighbor_alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, s
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn neighbor_alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return neighbor_alltoallw_init_c_sections::<P>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+        }
+        let mut sendtypes_ = Handles::<MPI_Datatype>::new(sendtypes, crate::inquiry::neighbors(*comm).1);
+        let mut recvtypes_ = Handles::<MPI_Datatype>::new(recvtypes, crate::inquiry::neighbors(*comm).0);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Neighbor_alltoallw_init_c, PMPI_Neighbor_alltoallw_init_c)((*sendbuf).address(), sendcounts, sdispls, sendtypes_.as_mut_ptr(), (*recvbuf).address(), recvcounts, rdispls, recvtypes_.as_mut_ptr(), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

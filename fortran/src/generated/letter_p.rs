@@ -26,8 +26,8 @@ unsafe extern "C" fn pmpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatyp
 }
 names!(pmpi_pack_: pmpi_pack pmpi_pack__ PMPI_PACK);
 
-#[inline]
-unsafe fn pack_f08<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn pack_f08_sections<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut inbuf_ = Section::whole(&*inbuf, i64::from(*incount), MPI_Datatype::from_fortran(*datatype), false);
@@ -35,6 +35,18 @@ unsafe fn pack_f08<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int,
         let code = pick!(P, MPI_Pack, PMPI_Pack)(inbuf_.address, inbuf_.count as c_int, inbuf_.datatype, outbuf_.address, *outsize, position, MPI_Comm::from_fortran(*comm));
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn pack_f08<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return pack_f08_sections::<P>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
+        }
+        let code = pick!(P, MPI_Pack, PMPI_Pack)((*inbuf).address(), *incount, MPI_Datatype::from_fortran(*datatype), (*outbuf).address(), *outsize, position, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -51,8 +63,8 @@ unsafe extern "C" fn pmpi_pack_f08ts(inbuf: *const Descriptor, incount: *mut c_i
     unsafe { pack_f08::<true>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
 }
 
-#[inline]
-unsafe fn pack_c<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn pack_c_sections<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut inbuf_ = Section::whole(&*inbuf, *incount, MPI_Datatype::from_fortran(*datatype), false);
@@ -60,6 +72,18 @@ unsafe fn pack_c<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, dat
         let code = pick!(P, MPI_Pack_c, PMPI_Pack_c)(inbuf_.address, inbuf_.count, inbuf_.datatype, outbuf_.address, *outsize, position, MPI_Comm::from_fortran(*comm));
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn pack_c<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return pack_c_sections::<P>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
+        }
+        let code = pick!(P, MPI_Pack_c, PMPI_Pack_c)((*inbuf).address(), *incount, MPI_Datatype::from_fortran(*datatype), (*outbuf).address(), *outsize, position, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -100,8 +124,8 @@ unsafe extern "C" fn pmpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_voi
 }
 names!(pmpi_pack_external_: pmpi_pack_external pmpi_pack_external__ PMPI_PACK_EXTERNAL);
 
-#[inline]
-unsafe fn pack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+#[cold]
+unsafe fn pack_external_f08_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
@@ -110,6 +134,19 @@ unsafe fn pack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: *c
         let code = pick!(P, MPI_Pack_external, PMPI_Pack_external)(datarep_.as_ptr(), inbuf_.address, inbuf_.count as c_int, inbuf_.datatype, outbuf_.address, *outsize, position);
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn pack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return pack_external_f08_sections::<P>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror);
+        }
+        let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
+        let code = pick!(P, MPI_Pack_external, PMPI_Pack_external)(datarep_.as_ptr(), (*inbuf).address(), *incount, MPI_Datatype::from_fortran(*datatype), (*outbuf).address(), *outsize, position);
         finish(ierror, code);
     }
 }
@@ -126,8 +163,8 @@ unsafe extern "C" fn pmpi_pack_external_f08ts(datarep: *const Descriptor, inbuf:
     unsafe { pack_external_f08::<true>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror) }
 }
 
-#[inline]
-unsafe fn pack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+#[cold]
+unsafe fn pack_external_c_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
@@ -136,6 +173,19 @@ unsafe fn pack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *con
         let code = pick!(P, MPI_Pack_external_c, PMPI_Pack_external_c)(datarep_.as_ptr(), inbuf_.address, inbuf_.count, inbuf_.datatype, outbuf_.address, *outsize, position);
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn pack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return pack_external_c_sections::<P>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror);
+        }
+        let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
+        let code = pick!(P, MPI_Pack_external_c, PMPI_Pack_external_c)(datarep_.as_ptr(), (*inbuf).address(), *incount, MPI_Datatype::from_fortran(*datatype), (*outbuf).address(), *outsize, position);
         finish(ierror, code);
     }
 }
@@ -248,13 +298,9 @@ names!(pmpi_pack_size_c_f08_: pmpi_pack_size_c_f08 pmpi_pack_size_c_f08__ PMPI_P
 
 #[inline]
 unsafe fn parrived<const P: bool>(request: *mut c_int, partition: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
-    // SAFETY: MPI asks the caller for valid arguments.
+    // SAFETY: what the body asks for is what MPI asks of the caller.
     unsafe {
-        let mut flag_: c_int = 0;
-        let code = pick!(P, MPI_Parrived, PMPI_Parrived)(MPI_Request::from_fortran(*request), *partition, &raw mut flag_);
-        if code == SUCCESS {
-            *flag = to_logical(flag_);
-        }
+        let code = crate::partitioned::parrived::<P>(request, partition, flag);
         finish(ierror, code);
     }
 }
@@ -275,9 +321,9 @@ names!(pmpi_parrived_: pmpi_parrived pmpi_parrived__ PMPI_PARRIVED pmpi_parrived
 
 #[inline]
 unsafe fn pready<const P: bool>(partition: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
-    // SAFETY: MPI asks the caller for valid arguments.
+    // SAFETY: what the body asks for is what MPI asks of the caller.
     unsafe {
-        let code = pick!(P, MPI_Pready, PMPI_Pready)(*partition, MPI_Request::from_fortran(*request));
+        let code = crate::partitioned::pready::<P>(partition, request);
         finish(ierror, code);
     }
 }
@@ -298,9 +344,9 @@ names!(pmpi_pready_: pmpi_pready pmpi_pready__ PMPI_PREADY pmpi_pready_f08_ pmpi
 
 #[inline]
 unsafe fn pready_list<const P: bool>(length: *mut c_int, array_of_partitions: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
-    // SAFETY: MPI asks the caller for valid arguments.
+    // SAFETY: what the body asks for is what MPI asks of the caller.
     unsafe {
-        let code = pick!(P, MPI_Pready_list, PMPI_Pready_list)(*length, array_of_partitions, MPI_Request::from_fortran(*request));
+        let code = crate::partitioned::pready_list::<P>(length, array_of_partitions, request);
         finish(ierror, code);
     }
 }
@@ -321,9 +367,9 @@ names!(pmpi_pready_list_: pmpi_pready_list pmpi_pready_list__ PMPI_PREADY_LIST p
 
 #[inline]
 unsafe fn pready_range<const P: bool>(partition_low: *mut c_int, partition_high: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
-    // SAFETY: MPI asks the caller for valid arguments.
+    // SAFETY: what the body asks for is what MPI asks of the caller.
     unsafe {
-        let code = pick!(P, MPI_Pready_range, PMPI_Pready_range)(*partition_low, *partition_high, MPI_Request::from_fortran(*request));
+        let code = crate::partitioned::pready_range::<P>(partition_low, partition_high, request);
         finish(ierror, code);
     }
 }
@@ -369,12 +415,27 @@ unsafe extern "C" fn pmpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, 
 }
 names!(pmpi_precv_init_: pmpi_precv_init pmpi_precv_init__ PMPI_PRECV_INIT);
 
+#[cold]
+unsafe fn precv_init_f08_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let buf_ = Section::partitions(&*buf, i64::from(*partitions), i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Precv_init, PMPI_Precv_init)(buf_.address, *partitions, buf_.count as c_int, buf_.datatype, *source, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+            crate::partitioned::keep_partitions(*request, buf_, *partitions, i64::from(*count), *datatype);
+        }
+        finish(ierror, code);
+    }
+}
+
 #[inline]
 unsafe fn precv_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        if !(*buf).is_contiguous() {
-            return finish(ierror, refuse(c"MPI_Precv_init"));
+        if (*buf).has_gaps() {
+            return precv_init_f08_sections::<P>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror);
         }
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Precv_init, PMPI_Precv_init)((*buf).address(), *partitions, *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
@@ -397,12 +458,27 @@ unsafe extern "C" fn pmpi_precv_init_f08ts(buf: *const Descriptor, partitions: *
     unsafe { precv_init_f08::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 
+#[cold]
+unsafe fn precv_init_c_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let buf_ = Section::partitions(&*buf, i64::from(*partitions), *count, MPI_Datatype::from_fortran(*datatype), true);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Precv_init, PMPI_Precv_init)(buf_.address, *partitions, crate::environment::narrow(buf_.count), buf_.datatype, *source, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+            crate::partitioned::keep_partitions(*request, buf_, *partitions, *count, *datatype);
+        }
+        finish(ierror, code);
+    }
+}
+
 #[inline]
 unsafe fn precv_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        if !(*buf).is_contiguous() {
-            return finish(ierror, refuse(c"MPI_Precv_init"));
+        if (*buf).has_gaps() {
+            return precv_init_c_sections::<P>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror);
         }
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Precv_init, PMPI_Precv_init)((*buf).address(), *partitions, crate::environment::narrow(*count), MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
@@ -475,12 +551,27 @@ unsafe extern "C" fn pmpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, 
 }
 names!(pmpi_psend_init_: pmpi_psend_init pmpi_psend_init__ PMPI_PSEND_INIT);
 
+#[cold]
+unsafe fn psend_init_f08_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let buf_ = Section::partitions(&*buf, i64::from(*partitions), i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Psend_init, PMPI_Psend_init)(buf_.address, *partitions, buf_.count as c_int, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+            crate::partitioned::keep_partitions(*request, buf_, *partitions, i64::from(*count), *datatype);
+        }
+        finish(ierror, code);
+    }
+}
+
 #[inline]
 unsafe fn psend_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        if !(*buf).is_contiguous() {
-            return finish(ierror, refuse(c"MPI_Psend_init"));
+        if (*buf).has_gaps() {
+            return psend_init_f08_sections::<P>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror);
         }
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Psend_init, PMPI_Psend_init)((*buf).address(), *partitions, *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
@@ -503,12 +594,27 @@ unsafe extern "C" fn pmpi_psend_init_f08ts(buf: *const Descriptor, partitions: *
     unsafe { psend_init_f08::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 
+#[cold]
+unsafe fn psend_init_c_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let buf_ = Section::partitions(&*buf, i64::from(*partitions), *count, MPI_Datatype::from_fortran(*datatype), false);
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Psend_init, PMPI_Psend_init)(buf_.address, *partitions, crate::environment::narrow(buf_.count), buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+            crate::partitioned::keep_partitions(*request, buf_, *partitions, *count, *datatype);
+        }
+        finish(ierror, code);
+    }
+}
+
 #[inline]
 unsafe fn psend_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        if !(*buf).is_contiguous() {
-            return finish(ierror, refuse(c"MPI_Psend_init"));
+        if (*buf).has_gaps() {
+            return psend_init_c_sections::<P>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror);
         }
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Psend_init, PMPI_Psend_init)((*buf).address(), *partitions, crate::environment::narrow(*count), MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
@@ -579,14 +685,26 @@ unsafe extern "C" fn pmpi_put_(origin_addr: *mut c_void, origin_count: *mut c_in
 }
 names!(pmpi_put_: pmpi_put pmpi_put__ PMPI_PUT);
 
-#[inline]
-unsafe fn put_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn put_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
             return finish(ierror, refuse(c"MPI_Put"));
         };
         let code = pick!(P, MPI_Put, PMPI_Put)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn put_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return put_f08_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+        }
+        let code = pick!(P, MPI_Put, PMPI_Put)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }
@@ -603,14 +721,26 @@ unsafe extern "C" fn pmpi_put_f08ts(origin_addr: *const Descriptor, origin_count
     unsafe { put_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 
-#[inline]
-unsafe fn put_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn put_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
             return finish(ierror, refuse(c"MPI_Put"));
         };
         let code = pick!(P, MPI_Put_c, PMPI_Put_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn put_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return put_c_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+        }
+        let code = pick!(P, MPI_Put_c, PMPI_Put_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win));
         finish(ierror, code);
     }
 }

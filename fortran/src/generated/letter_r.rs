@@ -30,8 +30,8 @@ unsafe extern "C" fn pmpi_raccumulate_(origin_addr: *mut c_void, origin_count: *
 }
 names!(pmpi_raccumulate_: pmpi_raccumulate pmpi_raccumulate__ PMPI_RACCUMULATE);
 
-#[inline]
-unsafe fn raccumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn raccumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -39,6 +39,22 @@ unsafe fn raccumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Raccumulate, PMPI_Raccumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn raccumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return raccumulate_f08_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Raccumulate, PMPI_Raccumulate)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -58,8 +74,8 @@ unsafe extern "C" fn pmpi_raccumulate_f08ts(origin_addr: *const Descriptor, orig
     unsafe { raccumulate_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 
-#[inline]
-unsafe fn raccumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn raccumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -67,6 +83,22 @@ unsafe fn raccumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_co
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Raccumulate_c, PMPI_Raccumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn raccumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return raccumulate_c_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Raccumulate_c, PMPI_Raccumulate_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -109,13 +141,25 @@ unsafe extern "C" fn pmpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *
 }
 names!(pmpi_recv_: pmpi_recv pmpi_recv__ PMPI_RECV);
 
-#[inline]
-unsafe fn recv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn recv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_Recv, PMPI_Recv)(buf_.address, buf_.count as c_int, buf_.datatype, *source, *tag, MPI_Comm::from_fortran(*comm), c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn recv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return recv_f08_sections::<P>(buf, count, datatype, source, tag, comm, status, ierror);
+        }
+        let code = pick!(P, MPI_Recv, PMPI_Recv)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), c_status(status));
         finish(ierror, code);
     }
 }
@@ -132,13 +176,25 @@ unsafe extern "C" fn pmpi_recv_f08ts(buf: *const Descriptor, count: *mut c_int, 
     unsafe { recv_f08::<true>(buf, count, datatype, source, tag, comm, status, ierror) }
 }
 
-#[inline]
-unsafe fn recv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn recv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_Recv_c, PMPI_Recv_c)(buf_.address, buf_.count, buf_.datatype, *source, *tag, MPI_Comm::from_fortran(*comm), c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn recv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return recv_c_sections::<P>(buf, count, datatype, source, tag, comm, status, ierror);
+        }
+        let code = pick!(P, MPI_Recv_c, PMPI_Recv_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), c_status(status));
         finish(ierror, code);
     }
 }
@@ -182,8 +238,8 @@ unsafe extern "C" fn pmpi_recv_init_(buf: *mut c_void, count: *mut c_int, dataty
 }
 names!(pmpi_recv_init_: pmpi_recv_init pmpi_recv_init__ PMPI_RECV_INIT);
 
-#[inline]
-unsafe fn recv_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn recv_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
@@ -192,6 +248,22 @@ unsafe fn recv_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn recv_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return recv_init_f08_sections::<P>(buf, count, datatype, source, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Recv_init, PMPI_Recv_init)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -209,8 +281,8 @@ unsafe extern "C" fn pmpi_recv_init_f08ts(buf: *const Descriptor, count: *mut c_
     unsafe { recv_init_f08::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn recv_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn recv_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
@@ -219,6 +291,22 @@ unsafe fn recv_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, da
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn recv_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return recv_init_c_sections::<P>(buf, count, datatype, source, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Recv_init_c, PMPI_Recv_init_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *source, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -259,8 +347,8 @@ unsafe extern "C" fn pmpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
 }
 names!(pmpi_reduce_: pmpi_reduce pmpi_reduce__ PMPI_REDUCE);
 
-#[inline]
-unsafe fn reduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -268,6 +356,18 @@ unsafe fn reduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const 
         let code = pick!(P, MPI_Reduce, PMPI_Reduce)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Reduce, PMPI_Reduce)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -284,8 +384,8 @@ unsafe extern "C" fn pmpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *con
     unsafe { reduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -293,6 +393,18 @@ unsafe fn reduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const De
         let code = pick!(P, MPI_Reduce_c, PMPI_Reduce_c)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_c, PMPI_Reduce_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -336,8 +448,8 @@ unsafe extern "C" fn pmpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_voi
 }
 names!(pmpi_reduce_init_: pmpi_reduce_init pmpi_reduce_init__ PMPI_REDUCE_INIT);
 
-#[inline]
-unsafe fn reduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -347,6 +459,22 @@ unsafe fn reduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *c
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_init_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Reduce_init, PMPI_Reduce_init)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -364,8 +492,8 @@ unsafe extern "C" fn pmpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf:
     unsafe { reduce_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -375,6 +503,22 @@ unsafe fn reduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_init_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Reduce_init_c, PMPI_Reduce_init_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -415,8 +559,8 @@ unsafe extern "C" fn pmpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_voi
 }
 names!(pmpi_reduce_local_: pmpi_reduce_local pmpi_reduce_local__ PMPI_REDUCE_LOCAL);
 
-#[inline]
-unsafe fn reduce_local_f08<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_local_f08_sections<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut inbuf_ = Section::blocks(&*inbuf, 0, MPI_Datatype::NULL, false);
@@ -424,6 +568,18 @@ unsafe fn reduce_local_f08<const P: bool>(inbuf: *const Descriptor, inoutbuf: *c
         let code = pick!(P, MPI_Reduce_local, PMPI_Reduce_local)(inbuf_.address, inoutbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op));
         inbuf_.finish();
         inoutbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_local_f08<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*inoutbuf).has_gaps() {
+            return reduce_local_f08_sections::<P>(inbuf, inoutbuf, count, datatype, op, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_local, PMPI_Reduce_local)((*inbuf).address(), (*inoutbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op));
         finish(ierror, code);
     }
 }
@@ -440,8 +596,8 @@ unsafe extern "C" fn pmpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf:
     unsafe { reduce_local_f08::<true>(inbuf, inoutbuf, count, datatype, op, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_local_c<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_local_c_sections<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut inbuf_ = Section::blocks(&*inbuf, 0, MPI_Datatype::NULL, false);
@@ -449,6 +605,18 @@ unsafe fn reduce_local_c<const P: bool>(inbuf: *const Descriptor, inoutbuf: *con
         let code = pick!(P, MPI_Reduce_local_c, PMPI_Reduce_local_c)(inbuf_.address, inoutbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op));
         inbuf_.finish();
         inoutbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_local_c<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*inoutbuf).has_gaps() {
+            return reduce_local_c_sections::<P>(inbuf, inoutbuf, count, datatype, op, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_local_c, PMPI_Reduce_local_c)((*inbuf).address(), (*inoutbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op));
         finish(ierror, code);
     }
 }
@@ -488,8 +656,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_
 }
 names!(pmpi_reduce_scatter_: pmpi_reduce_scatter pmpi_reduce_scatter__ PMPI_REDUCE_SCATTER);
 
-#[inline]
-unsafe fn reduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -497,6 +665,18 @@ unsafe fn reduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf:
         let code = pick!(P, MPI_Reduce_scatter, PMPI_Reduce_scatter)(sendbuf_.address, recvbuf_.address, recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_f08_sections::<P>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_scatter, PMPI_Reduce_scatter)((*sendbuf).address(), (*recvbuf).address(), recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -513,8 +693,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvb
     unsafe { reduce_scatter_f08::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -522,6 +702,18 @@ unsafe fn reduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *
         let code = pick!(P, MPI_Reduce_scatter_c, PMPI_Reduce_scatter_c)(sendbuf_.address, recvbuf_.address, recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_c_sections::<P>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_scatter_c, PMPI_Reduce_scatter_c)((*sendbuf).address(), (*recvbuf).address(), recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -561,8 +753,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *
 }
 names!(pmpi_reduce_scatter_block_: pmpi_reduce_scatter_block pmpi_reduce_scatter_block__ PMPI_REDUCE_SCATTER_BLOCK);
 
-#[inline]
-unsafe fn reduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_block_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -570,6 +762,18 @@ unsafe fn reduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, re
         let code = pick!(P, MPI_Reduce_scatter_block, PMPI_Reduce_scatter_block)(sendbuf_.address, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_block_f08_sections::<P>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_scatter_block, PMPI_Reduce_scatter_block)((*sendbuf).address(), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -586,8 +790,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor,
     unsafe { reduce_scatter_block_f08::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_block_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -595,6 +799,18 @@ unsafe fn reduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, recv
         let code = pick!(P, MPI_Reduce_scatter_block_c, PMPI_Reduce_scatter_block_c)(sendbuf_.address, recvbuf_.address, *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_block_c_sections::<P>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Reduce_scatter_block_c, PMPI_Reduce_scatter_block_c)((*sendbuf).address(), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -638,8 +854,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvb
 }
 names!(pmpi_reduce_scatter_block_init_: pmpi_reduce_scatter_block_init pmpi_reduce_scatter_block_init__ PMPI_REDUCE_SCATTER_BLOCK_INIT);
 
-#[inline]
-unsafe fn reduce_scatter_block_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_block_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -649,6 +865,22 @@ unsafe fn reduce_scatter_block_init_f08<const P: bool>(sendbuf: *const Descripto
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_block_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_block_init_f08_sections::<P>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Reduce_scatter_block_init, PMPI_Reduce_scatter_block_init)((*sendbuf).address(), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -666,8 +898,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descri
     unsafe { reduce_scatter_block_init_f08::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_scatter_block_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_block_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -677,6 +909,22 @@ unsafe fn reduce_scatter_block_init_c<const P: bool>(sendbuf: *const Descriptor,
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_block_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_block_init_c_sections::<P>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Reduce_scatter_block_init_c, PMPI_Reduce_scatter_block_init_c)((*sendbuf).address(), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -721,8 +969,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *m
 }
 names!(pmpi_reduce_scatter_init_: pmpi_reduce_scatter_init pmpi_reduce_scatter_init__ PMPI_REDUCE_SCATTER_INIT);
 
-#[inline]
-unsafe fn reduce_scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -732,6 +980,22 @@ unsafe fn reduce_scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, rec
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_init_f08_sections::<P>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Reduce_scatter_init, PMPI_Reduce_scatter_init)((*sendbuf).address(), (*recvbuf).address(), recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -749,8 +1013,8 @@ unsafe extern "C" fn pmpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, 
     unsafe { reduce_scatter_init_f08::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn reduce_scatter_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn reduce_scatter_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -760,6 +1024,22 @@ unsafe fn reduce_scatter_init_c<const P: bool>(sendbuf: *const Descriptor, recvb
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn reduce_scatter_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return reduce_scatter_init_c_sections::<P>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Reduce_scatter_init_c, PMPI_Reduce_scatter_init_c)((*sendbuf).address(), (*recvbuf).address(), recvcounts, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1043,8 +1323,8 @@ unsafe extern "C" fn pmpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_i
 }
 names!(pmpi_rget_: pmpi_rget pmpi_rget__ PMPI_RGET);
 
-#[inline]
-unsafe fn rget_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rget_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -1052,6 +1332,22 @@ unsafe fn rget_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: 
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget, PMPI_Rget)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rget_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return rget_f08_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rget, PMPI_Rget)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -1071,8 +1367,8 @@ unsafe extern "C" fn pmpi_rget_f08ts(origin_addr: *const Descriptor, origin_coun
     unsafe { rget_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 
-#[inline]
-unsafe fn rget_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rget_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -1080,6 +1376,22 @@ unsafe fn rget_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *m
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget_c, PMPI_Rget_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rget_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return rget_c_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rget_c, PMPI_Rget_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -1126,8 +1438,8 @@ unsafe extern "C" fn pmpi_rget_accumulate_(origin_addr: *mut c_void, origin_coun
 }
 names!(pmpi_rget_accumulate_: pmpi_rget_accumulate pmpi_rget_accumulate__ PMPI_RGET_ACCUMULATE);
 
-#[inline]
-unsafe fn rget_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rget_accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -1138,6 +1450,22 @@ unsafe fn rget_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, ori
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget_accumulate, PMPI_Rget_accumulate)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, result_addr_.address, result_addr_.count as c_int, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rget_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() || (*result_addr).has_gaps() {
+            return rget_accumulate_f08_sections::<P>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rget_accumulate, PMPI_Rget_accumulate)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), (*result_addr).address(), *result_count, MPI_Datatype::from_fortran(*result_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -1157,8 +1485,8 @@ unsafe extern "C" fn pmpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, 
     unsafe { rget_accumulate_f08::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 
-#[inline]
-unsafe fn rget_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rget_accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -1169,6 +1497,22 @@ unsafe fn rget_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origi
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rget_accumulate_c, PMPI_Rget_accumulate_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, result_addr_.address, result_addr_.count, result_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rget_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() || (*result_addr).has_gaps() {
+            return rget_accumulate_c_sections::<P>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rget_accumulate_c, PMPI_Rget_accumulate_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), (*result_addr).address(), *result_count, MPI_Datatype::from_fortran(*result_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Op::from_fortran(*op), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -1215,8 +1559,8 @@ unsafe extern "C" fn pmpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_i
 }
 names!(pmpi_rput_: pmpi_rput pmpi_rput__ PMPI_RPUT);
 
-#[inline]
-unsafe fn rput_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rput_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, i64::from(*origin_count), MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -1224,6 +1568,22 @@ unsafe fn rput_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: 
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rput, PMPI_Rput)(origin_addr_.address, origin_addr_.count as c_int, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rput_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return rput_f08_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rput, PMPI_Rput)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -1243,8 +1603,8 @@ unsafe extern "C" fn pmpi_rput_f08ts(origin_addr: *const Descriptor, origin_coun
     unsafe { rput_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 
-#[inline]
-unsafe fn rput_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rput_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let Some(origin_addr_) = Section::in_place(&*origin_addr, *origin_count, MPI_Datatype::from_fortran(*origin_datatype)) else {
@@ -1252,6 +1612,22 @@ unsafe fn rput_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *m
         };
         let mut request_ = MPI_Request::NULL;
         let code = pick!(P, MPI_Rput_c, PMPI_Rput_c)(origin_addr_.address, origin_addr_.count, origin_addr_.datatype, *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rput_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*origin_addr).has_gaps() {
+            return rput_c_sections::<P>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rput_c, PMPI_Rput_c)((*origin_addr).address(), *origin_count, MPI_Datatype::from_fortran(*origin_datatype), *target_rank, *target_disp, *target_count, MPI_Datatype::from_fortran(*target_datatype), MPI_Win::from_fortran(*win), &raw mut request_);
         if code == SUCCESS {
             *request = request_.to_fortran();
         }
@@ -1294,13 +1670,25 @@ unsafe extern "C" fn pmpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: 
 }
 names!(pmpi_rsend_: pmpi_rsend pmpi_rsend__ PMPI_RSEND);
 
-#[inline]
-unsafe fn rsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Rsend, PMPI_Rsend)(buf_.address, buf_.count as c_int, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return rsend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Rsend, PMPI_Rsend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1317,13 +1705,25 @@ unsafe extern "C" fn pmpi_rsend_f08ts(buf: *const Descriptor, count: *mut c_int,
     unsafe { rsend_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 
-#[inline]
-unsafe fn rsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Rsend_c, PMPI_Rsend_c)(buf_.address, buf_.count, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return rsend_c_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Rsend_c, PMPI_Rsend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1367,8 +1767,8 @@ unsafe extern "C" fn pmpi_rsend_init_(buf: *mut c_void, count: *mut c_int, datat
 }
 names!(pmpi_rsend_init_: pmpi_rsend_init pmpi_rsend_init__ PMPI_RSEND_INIT);
 
-#[inline]
-unsafe fn rsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rsend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -1377,6 +1777,22 @@ unsafe fn rsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_in
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return rsend_init_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rsend_init, PMPI_Rsend_init)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1394,8 +1810,8 @@ unsafe extern "C" fn pmpi_rsend_init_f08ts(buf: *const Descriptor, count: *mut c
     unsafe { rsend_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn rsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn rsend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -1404,6 +1820,22 @@ unsafe fn rsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn rsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return rsend_init_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Rsend_init_c, PMPI_Rsend_init_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

@@ -26,8 +26,8 @@ unsafe extern "C" fn pmpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, coun
 }
 names!(pmpi_scan_: pmpi_scan pmpi_scan__ PMPI_SCAN);
 
-#[inline]
-unsafe fn scan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -35,6 +35,18 @@ unsafe fn scan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const De
         let code = pick!(P, MPI_Scan, PMPI_Scan)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scan_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Scan, PMPI_Scan)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -51,8 +63,8 @@ unsafe extern "C" fn pmpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const
     unsafe { scan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 
-#[inline]
-unsafe fn scan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -60,6 +72,18 @@ unsafe fn scan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Desc
         let code = pick!(P, MPI_Scan_c, PMPI_Scan_c)(sendbuf_.address, recvbuf_.address, *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scan_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+        }
+        let code = pick!(P, MPI_Scan_c, PMPI_Scan_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -103,8 +127,8 @@ unsafe extern "C" fn pmpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void,
 }
 names!(pmpi_scan_init_: pmpi_scan_init pmpi_scan_init__ PMPI_SCAN_INIT);
 
-#[inline]
-unsafe fn scan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scan_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -114,6 +138,22 @@ unsafe fn scan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scan_init_f08_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Scan_init, PMPI_Scan_init)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -131,8 +171,8 @@ unsafe extern "C" fn pmpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *
     unsafe { scan_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn scan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scan_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -142,6 +182,22 @@ unsafe fn scan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scan_init_c_sections::<P>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Scan_init_c, PMPI_Scan_init_c)((*sendbuf).address(), (*recvbuf).address(), *count, MPI_Datatype::from_fortran(*datatype), MPI_Op::from_fortran(*op), MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -182,8 +238,8 @@ unsafe extern "C" fn pmpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, 
 }
 names!(pmpi_scatter_: pmpi_scatter pmpi_scatter__ PMPI_SCATTER);
 
-#[inline]
-unsafe fn scatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -191,6 +247,18 @@ unsafe fn scatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
         let code = pick!(P, MPI_Scatter, PMPI_Scatter)(sendbuf_.address, *sendcount, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvbuf_.count as c_int, recvbuf_.datatype, *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatter_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Scatter, PMPI_Scatter)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -207,8 +275,8 @@ unsafe extern "C" fn pmpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *
     unsafe { scatter_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 
-#[inline]
-unsafe fn scatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -216,6 +284,18 @@ unsafe fn scatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i
         let code = pick!(P, MPI_Scatter_c, PMPI_Scatter_c)(sendbuf_.address, *sendcount, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvbuf_.count, recvbuf_.datatype, *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatter_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Scatter_c, PMPI_Scatter_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -259,8 +339,8 @@ unsafe extern "C" fn pmpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_
 }
 names!(pmpi_scatter_init_: pmpi_scatter_init pmpi_scatter_init__ PMPI_SCATTER_INIT);
 
-#[inline]
-unsafe fn scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatter_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -270,6 +350,22 @@ unsafe fn scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount:
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatter_init_f08_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Scatter_init, PMPI_Scatter_init)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -287,8 +383,8 @@ unsafe extern "C" fn pmpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcou
     unsafe { scatter_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn scatter_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatter_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -298,6 +394,22 @@ unsafe fn scatter_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatter_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatter_init_c_sections::<P>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Scatter_init_c, PMPI_Scatter_init_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -338,8 +450,8 @@ unsafe extern "C" fn pmpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int
 }
 names!(pmpi_scatterv_: pmpi_scatterv pmpi_scatterv__ PMPI_SCATTERV);
 
-#[inline]
-unsafe fn scatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatterv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -347,6 +459,18 @@ unsafe fn scatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *m
         let code = pick!(P, MPI_Scatterv, PMPI_Scatterv)(sendbuf_.address, sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvbuf_.count as c_int, recvbuf_.datatype, *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatterv_f08_sections::<P>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Scatterv, PMPI_Scatterv)((*sendbuf).address(), sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -363,8 +487,8 @@ unsafe extern "C" fn pmpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts:
     unsafe { scatterv_f08::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 
-#[inline]
-unsafe fn scatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatterv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -372,6 +496,18 @@ unsafe fn scatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut
         let code = pick!(P, MPI_Scatterv_c, PMPI_Scatterv_c)(sendbuf_.address, sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), recvbuf_.address, recvbuf_.count, recvbuf_.datatype, *root, MPI_Comm::from_fortran(*comm));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatterv_c_sections::<P>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+        }
+        let code = pick!(P, MPI_Scatterv_c, PMPI_Scatterv_c)((*sendbuf).address(), sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -415,8 +551,8 @@ unsafe extern "C" fn pmpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut 
 }
 names!(pmpi_scatterv_init_: pmpi_scatterv_init pmpi_scatterv_init__ PMPI_SCATTERV_INIT);
 
-#[inline]
-unsafe fn scatterv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatterv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -426,6 +562,22 @@ unsafe fn scatterv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatterv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatterv_init_f08_sections::<P>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Scatterv_init, PMPI_Scatterv_init)((*sendbuf).address(), sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -443,8 +595,8 @@ unsafe extern "C" fn pmpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendco
     unsafe { scatterv_init_f08::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 
-#[inline]
-unsafe fn scatterv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn scatterv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let sendbuf_ = Section::blocks(&*sendbuf, 0, MPI_Datatype::NULL, false);
@@ -454,6 +606,22 @@ unsafe fn scatterv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts:
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [sendbuf_, recvbuf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn scatterv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return scatterv_init_c_sections::<P>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Scatterv_init_c, PMPI_Scatterv_init_c)((*sendbuf).address(), sendcounts, displs, MPI_Datatype::from_fortran(*sendtype), (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *root, MPI_Comm::from_fortran(*comm), MPI_Info::from_fortran(*info), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -494,13 +662,25 @@ unsafe extern "C" fn pmpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *
 }
 names!(pmpi_send_: pmpi_send pmpi_send__ PMPI_SEND);
 
-#[inline]
-unsafe fn send_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn send_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Send, PMPI_Send)(buf_.address, buf_.count as c_int, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn send_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return send_f08_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Send, PMPI_Send)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -517,13 +697,25 @@ unsafe extern "C" fn pmpi_send_f08ts(buf: *const Descriptor, count: *mut c_int, 
     unsafe { send_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 
-#[inline]
-unsafe fn send_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn send_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Send_c, PMPI_Send_c)(buf_.address, buf_.count, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn send_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return send_c_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Send_c, PMPI_Send_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -567,8 +759,8 @@ unsafe extern "C" fn pmpi_send_init_(buf: *mut c_void, count: *mut c_int, dataty
 }
 names!(pmpi_send_init_: pmpi_send_init pmpi_send_init__ PMPI_SEND_INIT);
 
-#[inline]
-unsafe fn send_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn send_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -577,6 +769,22 @@ unsafe fn send_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn send_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return send_init_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Send_init, PMPI_Send_init)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -594,8 +802,8 @@ unsafe extern "C" fn pmpi_send_init_f08ts(buf: *const Descriptor, count: *mut c_
     unsafe { send_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn send_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn send_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -604,6 +812,22 @@ unsafe fn send_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, da
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn send_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return send_init_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Send_init_c, PMPI_Send_init_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -644,8 +868,8 @@ unsafe extern "C" fn pmpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int,
 }
 names!(pmpi_sendrecv_: pmpi_sendrecv pmpi_sendrecv__ PMPI_SENDRECV);
 
-#[inline]
-unsafe fn sendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn sendrecv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, i64::from(*sendcount), MPI_Datatype::from_fortran(*sendtype), false);
@@ -653,6 +877,18 @@ unsafe fn sendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
         let code = pick!(P, MPI_Sendrecv, PMPI_Sendrecv)(sendbuf_.address, sendbuf_.count as c_int, sendbuf_.datatype, *dest, *sendtag, recvbuf_.address, recvbuf_.count as c_int, recvbuf_.datatype, *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn sendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return sendrecv_f08_sections::<P>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror);
+        }
+        let code = pick!(P, MPI_Sendrecv, PMPI_Sendrecv)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), *dest, *sendtag, (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         finish(ierror, code);
     }
 }
@@ -669,8 +905,8 @@ unsafe extern "C" fn pmpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: 
     unsafe { sendrecv_f08::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
 
-#[inline]
-unsafe fn sendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn sendrecv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut sendbuf_ = Section::whole(&*sendbuf, *sendcount, MPI_Datatype::from_fortran(*sendtype), false);
@@ -678,6 +914,18 @@ unsafe fn sendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
         let code = pick!(P, MPI_Sendrecv_c, PMPI_Sendrecv_c)(sendbuf_.address, sendbuf_.count, sendbuf_.datatype, *dest, *sendtag, recvbuf_.address, recvbuf_.count, recvbuf_.datatype, *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         sendbuf_.finish();
         recvbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn sendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*sendbuf).has_gaps() || (*recvbuf).has_gaps() {
+            return sendrecv_c_sections::<P>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror);
+        }
+        let code = pick!(P, MPI_Sendrecv_c, PMPI_Sendrecv_c)((*sendbuf).address(), *sendcount, MPI_Datatype::from_fortran(*sendtype), *dest, *sendtag, (*recvbuf).address(), *recvcount, MPI_Datatype::from_fortran(*recvtype), *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         finish(ierror, code);
     }
 }
@@ -717,13 +965,25 @@ unsafe extern "C" fn pmpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int,
 }
 names!(pmpi_sendrecv_replace_: pmpi_sendrecv_replace pmpi_sendrecv_replace__ PMPI_SENDRECV_REPLACE);
 
-#[inline]
-unsafe fn sendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn sendrecv_replace_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_Sendrecv_replace, PMPI_Sendrecv_replace)(buf_.address, buf_.count as c_int, buf_.datatype, *dest, *sendtag, *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn sendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return sendrecv_replace_f08_sections::<P>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror);
+        }
+        let code = pick!(P, MPI_Sendrecv_replace, PMPI_Sendrecv_replace)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *sendtag, *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         finish(ierror, code);
     }
 }
@@ -740,13 +1000,25 @@ unsafe extern "C" fn pmpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: 
     unsafe { sendrecv_replace_f08::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
 
-#[inline]
-unsafe fn sendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+#[cold]
+unsafe fn sendrecv_replace_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), true);
         let code = pick!(P, MPI_Sendrecv_replace_c, PMPI_Sendrecv_replace_c)(buf_.address, buf_.count, buf_.datatype, *dest, *sendtag, *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn sendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return sendrecv_replace_c_sections::<P>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror);
+        }
+        let code = pick!(P, MPI_Sendrecv_replace_c, PMPI_Sendrecv_replace_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *sendtag, *source, *recvtag, MPI_Comm::from_fortran(*comm), c_status(status));
         finish(ierror, code);
     }
 }
@@ -1219,13 +1491,25 @@ unsafe extern "C" fn pmpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: 
 }
 names!(pmpi_ssend_: pmpi_ssend pmpi_ssend__ PMPI_SSEND);
 
-#[inline]
-unsafe fn ssend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ssend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Ssend, PMPI_Ssend)(buf_.address, buf_.count as c_int, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ssend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return ssend_f08_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Ssend, PMPI_Ssend)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1242,13 +1526,25 @@ unsafe extern "C" fn pmpi_ssend_f08ts(buf: *const Descriptor, count: *mut c_int,
     unsafe { ssend_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 
-#[inline]
-unsafe fn ssend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ssend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
         let code = pick!(P, MPI_Ssend_c, PMPI_Ssend_c)(buf_.address, buf_.count, buf_.datatype, *dest, *tag, MPI_Comm::from_fortran(*comm));
         buf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ssend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return ssend_c_sections::<P>(buf, count, datatype, dest, tag, comm, ierror);
+        }
+        let code = pick!(P, MPI_Ssend_c, PMPI_Ssend_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -1292,8 +1588,8 @@ unsafe extern "C" fn pmpi_ssend_init_(buf: *mut c_void, count: *mut c_int, datat
 }
 names!(pmpi_ssend_init_: pmpi_ssend_init pmpi_ssend_init__ PMPI_SSEND_INIT);
 
-#[inline]
-unsafe fn ssend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ssend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, i64::from(*count), MPI_Datatype::from_fortran(*datatype), false);
@@ -1302,6 +1598,22 @@ unsafe fn ssend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_in
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ssend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return ssend_init_f08_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ssend_init, PMPI_Ssend_init)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }
@@ -1319,8 +1631,8 @@ unsafe extern "C" fn pmpi_ssend_init_f08ts(buf: *const Descriptor, count: *mut c
     unsafe { ssend_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 
-#[inline]
-unsafe fn ssend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn ssend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let buf_ = Section::whole(&*buf, *count, MPI_Datatype::from_fortran(*datatype), false);
@@ -1329,6 +1641,22 @@ unsafe fn ssend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, d
         if code == SUCCESS {
             *request = request_.to_fortran();
             keep(*request, [buf_], true);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn ssend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*buf).has_gaps() {
+            return ssend_init_c_sections::<P>(buf, count, datatype, dest, tag, comm, request, ierror);
+        }
+        let mut request_ = MPI_Request::NULL;
+        let code = pick!(P, MPI_Ssend_init_c, PMPI_Ssend_init_c)((*buf).address(), *count, MPI_Datatype::from_fortran(*datatype), *dest, *tag, MPI_Comm::from_fortran(*comm), &raw mut request_);
+        if code == SUCCESS {
+            *request = request_.to_fortran();
         }
         finish(ierror, code);
     }

@@ -26,8 +26,8 @@ unsafe extern "C" fn pmpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, positi
 }
 names!(pmpi_unpack_: pmpi_unpack pmpi_unpack__ PMPI_UNPACK);
 
-#[inline]
-unsafe fn unpack_f08<const P: bool>(inbuf: *const Descriptor, insize: *mut c_int, position: *mut c_int, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn unpack_f08_sections<const P: bool>(inbuf: *const Descriptor, insize: *mut c_int, position: *mut c_int, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut inbuf_ = Section::blocks(&*inbuf, 0, MPI_Datatype::NULL, false);
@@ -35,6 +35,18 @@ unsafe fn unpack_f08<const P: bool>(inbuf: *const Descriptor, insize: *mut c_int
         let code = pick!(P, MPI_Unpack, PMPI_Unpack)(inbuf_.address, *insize, position, outbuf_.address, outbuf_.count as c_int, outbuf_.datatype, MPI_Comm::from_fortran(*comm));
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn unpack_f08<const P: bool>(inbuf: *const Descriptor, insize: *mut c_int, position: *mut c_int, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return unpack_f08_sections::<P>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Unpack, PMPI_Unpack)((*inbuf).address(), *insize, position, (*outbuf).address(), *outcount, MPI_Datatype::from_fortran(*datatype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -51,8 +63,8 @@ unsafe extern "C" fn pmpi_unpack_f08ts(inbuf: *const Descriptor, insize: *mut c_
     unsafe { unpack_f08::<true>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror) }
 }
 
-#[inline]
-unsafe fn unpack_c<const P: bool>(inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn unpack_c_sections<const P: bool>(inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut inbuf_ = Section::blocks(&*inbuf, 0, MPI_Datatype::NULL, false);
@@ -60,6 +72,18 @@ unsafe fn unpack_c<const P: bool>(inbuf: *const Descriptor, insize: *mut i64, po
         let code = pick!(P, MPI_Unpack_c, PMPI_Unpack_c)(inbuf_.address, *insize, position, outbuf_.address, outbuf_.count, outbuf_.datatype, MPI_Comm::from_fortran(*comm));
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn unpack_c<const P: bool>(inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return unpack_c_sections::<P>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
+        }
+        let code = pick!(P, MPI_Unpack_c, PMPI_Unpack_c)((*inbuf).address(), *insize, position, (*outbuf).address(), *outcount, MPI_Datatype::from_fortran(*datatype), MPI_Comm::from_fortran(*comm));
         finish(ierror, code);
     }
 }
@@ -100,8 +124,8 @@ unsafe extern "C" fn pmpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_v
 }
 names!(pmpi_unpack_external_: pmpi_unpack_external pmpi_unpack_external__ PMPI_UNPACK_EXTERNAL);
 
-#[inline]
-unsafe fn unpack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn unpack_external_f08_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
@@ -110,6 +134,19 @@ unsafe fn unpack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: 
         let code = pick!(P, MPI_Unpack_external, PMPI_Unpack_external)(datarep_.as_ptr(), inbuf_.address, *insize, position, outbuf_.address, outbuf_.count as c_int, outbuf_.datatype);
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn unpack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return unpack_external_f08_sections::<P>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror);
+        }
+        let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
+        let code = pick!(P, MPI_Unpack_external, PMPI_Unpack_external)(datarep_.as_ptr(), (*inbuf).address(), *insize, position, (*outbuf).address(), *outcount, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }
@@ -126,8 +163,8 @@ unsafe extern "C" fn pmpi_unpack_external_f08ts(datarep: *const Descriptor, inbu
     unsafe { unpack_external_f08::<true>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror) }
 }
 
-#[inline]
-unsafe fn unpack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+#[cold]
+unsafe fn unpack_external_c_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
@@ -136,6 +173,19 @@ unsafe fn unpack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *c
         let code = pick!(P, MPI_Unpack_external_c, PMPI_Unpack_external_c)(datarep_.as_ptr(), inbuf_.address, *insize, position, outbuf_.address, outbuf_.count, outbuf_.datatype);
         inbuf_.finish();
         outbuf_.finish();
+        finish(ierror, code);
+    }
+}
+
+#[inline]
+unsafe fn unpack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        if (*inbuf).has_gaps() || (*outbuf).has_gaps() {
+            return unpack_external_c_sections::<P>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror);
+        }
+        let datarep_ = TextIn::new((*datarep).text(), (*datarep).text_len());
+        let code = pick!(P, MPI_Unpack_external_c, PMPI_Unpack_external_c)(datarep_.as_ptr(), (*inbuf).address(), *insize, position, (*outbuf).address(), *outcount, MPI_Datatype::from_fortran(*datatype));
         finish(ierror, code);
     }
 }

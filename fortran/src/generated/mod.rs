@@ -24,3 +24,4 @@ mod letter_s;
 mod letter_t;
 mod letter_u;
 mod letter_w;
+mod sizeof;

@@ -22,18 +22,15 @@ const EVERY: [&str; 3] = ["every_mpif", "every_mpi", "every_f08"];
 /// Programs that flang links and runs. It compiles slowly; of the others it checks the calls.
 const WITH_FLANG: [&str; 3] = ["ring_mpif", "objects_mpi", "sections_f08"];
 
+/// Programs that do not run over hosts: files, which the hosts do not share, and much memory.
+const ONE_HOST: [&str; 2] = ["files_f08", "large_counts_f08"];
+
 /// Numbers of ranks.
 const RANKS: [u32; 5] = [1, 2, 3, 4, 7];
 
 /// Runs the tests whose names contain `filter`.
 pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
-    let at = Fortran {
-        prefix: project.prefix(),
-        sources: project.root.join("tests/fortran"),
-        built: project.target.join("fortran"),
-        page: project.root.join("docs/fortran.md"),
-    };
-    std::fs::create_dir_all(&at.built)?;
+    let at = Fortran::new(project)?;
     let mut tally = Tally::default();
     let mut checks = at.checks("gfortran")?;
     checks.push(("symbols".to_owned(), Box::new(|| at.needs_common_functions())));
@@ -59,6 +56,19 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
     Ok(tally)
 }
 
+/// Compiles the programs that may run over several hosts.
+pub(super) fn for_hosts(project: &Project) -> Result<Vec<PathBuf>> {
+    let at = Fortran::new(project)?;
+    let programs = sources(&at.sources.join("run"))?;
+    let chosen = programs.iter().filter(|source| !ONE_HOST.contains(&stem(source).as_str()));
+    chosen.map(|source| at.compiled("gfortran", source)).collect()
+}
+
+/// Returns whether a program found all as it should be.
+pub(super) fn is_ok(output: &str) -> bool {
+    output.lines().any(|line| line.trim() == "ok") && !output.contains("WRONG")
+}
+
 struct Fortran {
     prefix: PathBuf,
     sources: PathBuf,
@@ -70,6 +80,17 @@ struct Fortran {
 type Check<'a> = (String, Box<dyn Fn() -> Result<()> + 'a>);
 
 impl Fortran {
+    fn new(project: &Project) -> Result<Fortran> {
+        let at = Fortran {
+            prefix: project.prefix(),
+            sources: project.root.join("tests/fortran"),
+            built: project.target.join("fortran"),
+            page: project.root.join("docs/fortran.md"),
+        };
+        std::fs::create_dir_all(&at.built)?;
+        Ok(at)
+    }
+
     fn checks<'a>(&'a self, compiler: &'a str) -> Result<Vec<Check<'a>>> {
         let is_gnu = compiler == "gfortran";
         let mut programs: Vec<(PathBuf, &[u32])> = EVERY
@@ -91,6 +112,10 @@ impl Fortran {
             let name = format!("{} ({compiler})", stem(&source));
             checks.push((name, Box::new(move || self.is_refused(compiler, &source))));
         }
+        checks.push((
+            format!("INTEGERs of 8 bytes ({compiler})"),
+            Box::new(move || self.refuses_wide_integers(compiler)),
+        ));
         if self.page.exists() && is_gnu {
             checks.push(("docs/fortran.md".to_owned(), Box::new(|| self.page_compiles())));
         }
@@ -129,17 +154,22 @@ impl Fortran {
         Ok(())
     }
 
-    /// Compiles without a warning, runs, and finds `ok`.
-    fn runs(&self, compiler: &str, source: &Path, ranks: &[u32]) -> Result<()> {
+    /// Compiles and links without a warning.
+    fn compiled(&self, compiler: &str, source: &Path) -> Result<PathBuf> {
         let program = self.built.join(format!("{}-{compiler}", stem(source)));
         let ran = quietly(self.mpifort(compiler)?.arg(source).arg("-o").arg(&program), LIMIT)?;
         ensure!(!warned(&ran.stderr) || is_old(source), "the compiler warned:\n{}", ran.stderr);
+        Ok(program)
+    }
+
+    /// Compiles without a warning, runs, and finds `ok`.
+    fn runs(&self, compiler: &str, source: &Path, ranks: &[u32]) -> Result<()> {
+        let program = self.compiled(compiler, source)?;
         for ranks in ranks {
             let mut mpiexec = Command::new(self.prefix.join("bin/mpiexec"));
             mpiexec.args(["-n", &ranks.to_string()]).arg(&program).current_dir(&self.built);
             let output = quietly(&mut mpiexec, LIMIT)?.stdout;
-            let is_ok = output.lines().any(|line| line.trim() == "ok");
-            ensure!(is_ok && !output.contains("WRONG"), "{ranks} ranks printed:\n{output}");
+            ensure!(is_ok(&output), "{ranks} ranks printed:\n{output}");
         }
         Ok(())
     }
@@ -170,6 +200,26 @@ impl Fortran {
                 None => ensure!(ran.success(), "without wrong lines:\n{}", ran.output()),
                 Some(at) => ensure!(!ran.success(), "line {} compiles", at + 1),
             }
+        }
+        Ok(())
+    }
+
+    /// With default INTEGERs of 8 bytes no interface compiles, and `mpifort` states the reason.
+    fn refuses_wide_integers(&self, compiler: &str) -> Result<()> {
+        for (uses, includes, error) in [
+            ("use mpi_f08\n", "", ""),
+            ("use mpi\n", "", ", rank"),
+            ("", "include 'mpif.h'\n", ", rank"),
+        ] {
+            let file = self.built.join("wide.f90");
+            let call = format!("call MPI_Comm_rank(MPI_COMM_WORLD, rank{error})");
+            let text = format!("{uses}implicit none\n{includes}integer :: rank\n{call}\nend\n");
+            std::fs::write(&file, text)?;
+            let mut mpifort = self.mpifort(compiler)?;
+            mpifort.args(["-fsyntax-only", "-fdefault-integer-8"]).arg(&file);
+            let ran = capture(&mut mpifort, None, LIMIT)?;
+            let is_refused = !ran.success() && ran.stderr.contains("take INTEGERs of 4 bytes");
+            ensure!(is_refused, "{uses}{includes}{}", ran.output());
         }
         Ok(())
     }

@@ -4,13 +4,13 @@
 //! Three counts prove that verbs carried the data: those of the transport (`report.traffic`), those
 //! of the devices, and the few segments of TCP.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use regex::Regex;
 
-use super::{Options, Tally, programs, python, report_failure};
+use super::{Options, Tally, fortran, programs, python, report_failure};
 use crate::command::quoted;
 use crate::project::Project;
 use crate::vm::{Kernel, Machines, Outcome, Plan, run};
@@ -81,12 +81,13 @@ struct Sent {
 }
 
 /// The boots. Each takes half a minute, the first some minutes.
-pub(super) fn boots() -> [Boot; 7] {
+pub(super) fn boots() -> [Boot; 8] {
     let two = || Machines::guests(2);
     let boot = |name, machines, jobs| Boot { name, machines, jobs, faults: false };
     let faulty = |name, machines, jobs| Boot { name, machines, jobs, faults: true };
     [
         boot("MPI over two guests: C programs", two(), all),
+        boot("MPI over two guests: Fortran", two(), |project, _| fortran(project)),
         boot("MPI over two guests: mpi4py", two(), |project, _| mpi4py(project)),
         boot("MPI over two guests: each way of sending", two(), each_way),
         faulty("MPI over two guests: 1 % loss", two().losing("1%"), |project, options| {
@@ -150,6 +151,22 @@ fn each_way(project: &Project, options: &Options) -> Result<Vec<Job>> {
         jobs.extend(some.map(|job| job.with(knobs, is_right)));
     }
     Ok(jobs)
+}
+
+/// Fortran programs; the guests see the host's Fortran library.
+fn fortran(project: &Project) -> Result<Vec<Job>> {
+    let judge = |job: &JobOutput| match fortran::is_ok(&job.stdout) {
+        true => Vec::new(),
+        false => vec!["it did not print `ok`, or found something wrong".to_owned()],
+    };
+    let job = |program: PathBuf| Job {
+        name: program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        hosts: HOSTS,
+        words: vec![program.display().to_string()],
+        before: String::new(),
+        judge: Box::new(judge),
+    };
+    Ok(fortran::for_hosts(project)?.into_iter().map(job).collect())
 }
 
 /// mpi4py's files on a rank in each guest.

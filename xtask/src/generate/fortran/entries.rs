@@ -64,6 +64,7 @@ pub(super) fn entries(abi: &Abi, fortran: &Fortran, bodies: &Bodies) -> Result<V
     for (letter, _) in &files {
         let _ = writeln!(list, "mod letter_{letter};");
     }
+    list.push_str("mod sizeof;\n");
     let file =
         |(letter, text)| Output::new(format!("fortran/src/generated/letter_{letter}.rs"), text);
     let mut outputs: Vec<Output> = files.into_iter().map(file).collect();
@@ -143,7 +144,23 @@ impl Entry<'_> {
                     names.join(", ")
                 )
             }
-            None => self.conversion()?,
+            None => {
+                if let Some(gaps) = self.gaps() {
+                    let code = self.conversion(Buffers::Sections, "")?;
+                    let _ = write!(
+                        text,
+                        "\n#[cold]\nunsafe fn {name}_sections<const P: bool>({list}) \
+                         {{\n{code}}}\n"
+                    );
+                    let first = format!(
+                        "        if {gaps} {{\n            return \
+                         {name}_sections::<P>({names});\n        }}\n"
+                    );
+                    self.conversion(Buffers::Contiguous, &first)?
+                } else {
+                    self.conversion(Buffers::Contiguous, "")?
+                }
+            }
         };
         let _ = write!(text, "\n#[inline]\nunsafe fn {name}<const P: bool>({list}) {{\n{code}}}\n");
         for (prefix, profiled) in [("mpi", "false"), ("pmpi", "true")] {
@@ -226,8 +243,23 @@ impl Entry<'_> {
         found.with_context(|| format!("no C function for {name} {:?}", self.form))
     }
 
-    /// The code that converts arguments and calls C.
-    fn conversion(&self) -> Result<String> {
+    /// The condition under which a buffer of the call has gaps between its elements.
+    fn gaps(&self) -> Option<String> {
+        if !self.is_bound() {
+            return None;
+        }
+        let params: Vec<&Param> =
+            self.procedure.params(self.form).filter(|param| !param.is_error()).collect();
+        let buffers = params.iter().enumerate().filter(|(_, param)| param.is_buffer());
+        let gaps: Vec<String> = buffers
+            .filter(|(at, _)| sections::passing(self.procedure, &params, *at) != Passing::Address)
+            .map(|(_, param)| format!("(*{}).has_gaps()", param.name))
+            .collect();
+        (!gaps.is_empty()).then(|| gaps.join(" || "))
+    }
+
+    /// The code that converts arguments and calls C, after `first`.
+    fn conversion(&self, buffers: Buffers, first: &str) -> Result<String> {
         let function = self.function()?;
         let params: Vec<&Param> =
             self.procedure.params(self.form).filter(|param| !param.is_error()).collect();
@@ -237,20 +269,25 @@ impl Entry<'_> {
             params.len(),
             function.params.len()
         );
-        let mut parts = Parts::default();
+        let mut parts = Parts { buffers, ..Parts::default() };
         for (at, param) in params.iter().enumerate() {
             let ctype = rust(self.abi, &function.params[at].ctype);
             self.convert(&params, at, param, &ctype, &mut parts)?;
         }
         let name = &function.name;
-        let Parts { before, arguments, always, mut stores, kept, .. } = parts;
+        let Parts { before, arguments, always, mut stores, kept, keeps, .. } = parts;
         if !kept.is_empty() {
             let persistent = self.procedure.name.ends_with("_init");
             let kept = kept.join(", ");
-            let _ = writeln!(stores, "            keep(*request, [{kept}], {persistent});");
+            let _ = match self.procedure.name.starts_with("MPI_File_") {
+                true => writeln!(stores, "            keep_with_types(*request, [{kept}]);"),
+                false => writeln!(stores, "            keep(*request, [{kept}], {persistent});"),
+            };
         }
+        stores.push_str(&keeps);
         let mut text =
             "    // SAFETY: MPI asks the caller for valid arguments.\n    unsafe {\n".to_owned();
+        text.push_str(first);
         text.push_str(&before);
         let _ = writeln!(
             text,
@@ -318,6 +355,10 @@ impl Entry<'_> {
             parts.arguments.push(format!("c_buffer({name})"));
             return;
         }
+        if parts.buffers == Buffers::Contiguous {
+            parts.arguments.push(format!("(*{name}).address()"));
+            return;
+        }
         let passing = sections::passing(self.procedure, params, at);
         let written = params[at].direction != Direction::In;
         let data = match passing {
@@ -326,27 +367,47 @@ impl Entry<'_> {
                 return;
             }
             Passing::Contiguous => {
-                let _ = writeln!(parts.before, "        if !(*{name}).is_contiguous() {{");
+                let _ = writeln!(parts.before, "        if (*{name}).has_gaps() {{");
                 let _ = writeln!(parts.before, "            {}\n        }}", self.refusal());
                 parts.arguments.push(format!("(*{name}).address()"));
                 return;
             }
             Passing::Blocks => "0, MPI_Datatype::NULL".to_owned(),
-            Passing::Whole | Passing::Typed => {
-                let (count, datatype) = (params[at + 1], params[at + 2]);
+            Passing::Whole | Passing::Typed | Passing::Partitions => {
+                // Between a partitioned buffer and its count is the number of partitions.
+                let first = at + 1 + usize::from(passing == Passing::Partitions);
+                let (count, datatype) = (params[first], params[first + 1]);
                 let is_wide = count.ftype(self.form).starts_with("INTEGER(KIND");
                 let number = match is_wide {
                     true => format!("*{}", count.name),
                     false => format!("i64::from(*{})", count.name),
                 };
                 let section = format!("{name}_.count");
-                let as_int = if is_wide { section } else { format!("{section} as c_int") };
+                let as_int = match (is_wide, passing) {
+                    (true, Passing::Partitions) => format!("crate::environment::narrow({section})"),
+                    (true, _) => section,
+                    (false, _) => format!("{section} as c_int"),
+                };
                 parts.replaced.insert(count.name.clone(), as_int);
                 parts.replaced.insert(datatype.name.clone(), format!("{name}_.datatype"));
                 format!("{number}, MPI_Datatype::from_fortran(*{})", datatype.name)
             }
         };
         parts.arguments.push(format!("{name}_.address"));
+        if passing == Passing::Partitions {
+            let count = data.split(", ").next().unwrap_or_default();
+            let _ = writeln!(
+                parts.before,
+                "        let {name}_ = Section::partitions(&*{name}, i64::from(*partitions), {data}, \
+                 {written});"
+            );
+            let _ = writeln!(
+                parts.keeps,
+                "            crate::partitioned::keep_partitions(*request, {name}_, *partitions, \
+                 {count}, *datatype);"
+            );
+            return;
+        }
         if passing == Passing::Typed {
             let _ = writeln!(
                 parts.before,
@@ -491,9 +552,20 @@ impl Entry<'_> {
     }
 }
 
+/// What a conversion knows of its buffers.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Buffers {
+    /// None has gaps: addresses are passed.
+    #[default]
+    Contiguous,
+    /// Some may have gaps.
+    Sections,
+}
+
 /// The parts of a conversion.
 #[derive(Default)]
 struct Parts {
+    buffers: Buffers,
     /// Before the call.
     before: String,
     arguments: Vec<String>,
@@ -505,6 +577,8 @@ struct Parts {
     replaced: HashMap<String, String>,
     /// Sections that a nonblocking call uses until it completes.
     kept: Vec<String>,
+    /// After `stores`: keeps the section of a partitioned call.
+    keeps: String,
 }
 
 /// The names that compilers give to an external procedure.

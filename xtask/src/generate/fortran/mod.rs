@@ -26,6 +26,7 @@ pub(super) fn outputs(root: &Path, abi: &Abi) -> Result<Vec<Output>> {
     let mut outputs = vec![
         externs::externs(abi),
         header::header(abi, &fortran),
+        header::sizeof_entries(),
         modules::types(abi),
         modules::mpi(abi, &fortran),
         modules::mpi_f08(abi, &fortran),

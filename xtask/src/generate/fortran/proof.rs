@@ -22,8 +22,8 @@ pub(super) fn programs(_abi: &Abi, fortran: &Fortran) -> Vec<Output> {
 fn old(name: &str, uses: &str, includes: &str, fortran: &Fortran) -> Output {
     let mut units = Vec::new();
     for procedure in fortran.calls().filter(|procedure| procedure.in_mpi && is_called(procedure)) {
-        // What these take is known with an explicit interface alone.
-        let needs_interface = ["MPI_Sizeof", "MPI_Status_f2f08", "MPI_Status_f082f"];
+        // These need an explicit interface.
+        let needs_interface = ["MPI_Status_f2f08", "MPI_Status_f082f"];
         if uses.is_empty() && needs_interface.contains(&procedure.name.as_str()) {
             continue;
         }

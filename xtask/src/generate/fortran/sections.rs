@@ -9,6 +9,8 @@ pub(super) enum Passing {
     Address,
     /// The address; a section is refused, since data moves between the calls on it.
     Contiguous,
+    /// A derived type whose elements partitions consist of, otherwise a copy by partitions.
+    Partitions,
     /// A derived type, otherwise a copy.
     Whole,
     /// A derived type; without one the section is refused, as no call ends the use of a copy.
@@ -39,7 +41,7 @@ pub(super) fn passing(procedure: &Procedure, params: &[&Param], at: usize) -> Pa
         return Passing::Address;
     }
     if has("PARTITION") {
-        return Passing::Contiguous;
+        return Passing::Partitions;
     }
     let is_piece = params
         .get(at + 1)
