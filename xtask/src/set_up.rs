@@ -47,6 +47,7 @@ const PACKAGES: &[(Purpose, &str, &str)] = &[
     (Purpose::Test, "gfortran", "compiles Fortran programs by mpifort"),
     (Purpose::Test, "make", "CMake's back end"),
     (Purpose::Test, "cmake", "the test that FindMPI finds this MPI"),
+    (Purpose::Test, "meson", "the test that Meson finds this MPI"),
     (Purpose::Test, "libibverbs-dev", "the test of the layouts of libibverbs"),
     (Purpose::Test, "valgrind", "counts instructions, checks memory"),
 ];

@@ -1,5 +1,5 @@
 //! The installed tree as users build with it: mpicc and its answers to build tools, pkg-config,
-//! CMake's FindMPI, a moved tree, and the profile-guided build.
+//! CMake's FindMPI, Meson, a moved tree, and the profile-guided build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,12 +37,13 @@ pub(super) fn test(project: &Project) -> Result<Tally> {
     }
     std::fs::create_dir_all(&at.scratch)?;
     let mut tally = Tally::default();
-    let checks: [Check; 6] = [
+    let checks: [Check; 7] = [
         ("the usual files", Installation::has_the_usual_files),
         ("mpicc -show", Installation::mpicc_answers_build_tools),
         ("C and C++ programs", Installation::compiles_and_runs),
         ("pkg-config", Installation::pkg_config_knows_it),
         ("CMake's FindMPI", Installation::cmake_finds_it),
+        ("Meson's dependency('mpi')", Installation::meson_finds_it),
         ("a moved tree", Installation::works_where_it_is_moved),
     ];
     // Takes minutes: the build of `install --pgo`, which no other part uses.
@@ -129,6 +130,19 @@ impl Installation {
             cc.arg(format!("-Wl,-rpath,{}", self.prefix.join("lib").display()));
             quietly(&mut cc, LIMIT)?;
             self.runs(&self.prefix, &program)?;
+        }
+        Ok(())
+    }
+
+    fn meson_finds_it(&self) -> Result<()> {
+        let build = self.scratch.join("meson");
+        let mut path = self.prefix.join("bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        for arguments in [["setup", "meson"].as_slice(), &["compile", "-C"], &["test", "-C"]] {
+            let mut meson = Command::new("meson");
+            meson.args(arguments).arg(&build).env("PATH", &path).current_dir(&self.sources);
+            quietly(&mut meson, LIMIT)?;
         }
         Ok(())
     }
