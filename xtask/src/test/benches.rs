@@ -1,6 +1,7 @@
-//! The programs of `benches/osu`: each must compile without a warning, run, and find its data
-//! intact. Their speed is not tested.
+//! The programs of `benches/osu` and `benches/fortran`: each must compile without a warning, run,
+//! and find its data intact. Their speed is not tested.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 36] = [
+const RUNS: [(&[u32], &str); 39] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
     (&[2], "partitioned -c -i 5 -m 8:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
@@ -21,6 +22,9 @@ const RUNS: [(&[u32], &str); 36] = [
     (&[2], "bibw -c -i 3 -m 1:65536"),
     (&[2, 5], "mbw_mr -c -i 3 -m 1:65536"),
     (&[2], "strided -c -i 3"),
+    (&[2], "section -c -i 3"),
+    (&[2], "fortran_latency -c -i 5 -m 1:65536"),
+    (&[2], "fortran_section -c -i 3"),
     (&[2], "latency_mt -c -i 5 -t 3 -m 1:65536"),
     (&[2], "mbw_mr_mt -c -i 3 -t 3 -m 1:16384"),
     (&[1, 2, 5], "collective allgather -c -f -i 3 -m 1:65536"),
@@ -52,21 +56,15 @@ const RUNS: [(&[u32], &str); 36] = [
     (&[1], "collective -h"),
 ];
 
+/// The programs in Fortran.
+const FORTRAN: [&str; 2] = ["latency", "section"];
+
 /// Compiles all and runs those whose words contain `filter`.
 pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
     let programs = project.target.join("osu/checked");
     std::fs::create_dir_all(&programs)?;
-    for entry in std::fs::read_dir(project.root.join("benches/osu"))? {
-        let source = entry?.path();
-        if source.extension().is_some_and(|extension| extension == "c") {
-            let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
-            mpicc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-            quietly(
-                mpicc.arg(programs.join(source.file_stem().unwrap_or_default())).arg(&source),
-                LIMIT,
-            )?;
-        }
-    }
+    compile(project, &programs)?;
+    compile_fortran(project, &programs)?;
     let mut tally = Tally::default();
     for (ranks, words) in
         RUNS.iter().filter(|(_, words)| filter.is_none_or(|filter| words.contains(filter)))
@@ -90,4 +88,31 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+fn compile(project: &Project, programs: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(project.root.join("benches/osu"))? {
+        let source = entry?.path();
+        if source.extension().is_some_and(|extension| extension == "c") {
+            let mut mpicc = Command::new(project.prefix().join("bin/mpicc"));
+            mpicc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+            quietly(
+                mpicc.arg(programs.join(source.file_stem().unwrap_or_default())).arg(&source),
+                LIMIT,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Each Fortran program with the module that they share, as `fortran_NAME`.
+fn compile_fortran(project: &Project, programs: &Path) -> Result<()> {
+    let sources = project.root.join("benches/fortran");
+    for name in FORTRAN {
+        let mut mpifort = Command::new(project.prefix().join("bin/mpifort"));
+        mpifort.args(["-fc=gfortran", "-O2", "-Wall", "-Werror", "-J"]).arg(programs);
+        mpifort.arg(sources.join("bench_common.f90")).arg(sources.join(format!("{name}.f90")));
+        quietly(mpifort.arg("-o").arg(programs.join(format!("fortran_{name}"))), LIMIT)?;
+    }
+    Ok(())
 }
