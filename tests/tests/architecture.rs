@@ -94,6 +94,7 @@ const UNSAFE: &[&str] = &[
     "tests/src/device.rs",
     "tests/src/idle.rs",
     "verbs-device/src/calls/",
+    "verbs-device/src/forks.rs",
     "verbs-device/src/memory.rs",
     "verbs-device/src/objects.rs",
     "verbs-transport/src/endpoint/send_queue.rs",

@@ -19,6 +19,7 @@ use super::shared::{Pd, context, fail};
 use super::work::{post_recv, post_send, post_srq_recv};
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::forks;
 use crate::memory::Region;
 use crate::objects::{ContextObject, Device};
 use crate::options::Options;
@@ -263,15 +264,18 @@ pub unsafe extern "C" fn ibv_reg_mr(
         if engine.is_removed { Err(libc::EIO) } else { Ok(engine.regions.insert(region)) }
     });
     match key {
-        Ok(key) => Box::into_raw(Box::new(ibv::Mr {
-            context: context_of,
-            pd: pd.cast(),
-            addr,
-            length,
-            handle: key,
-            lkey: key,
-            rkey: key,
-        })),
+        Ok(key) => {
+            forks::registered(addr_of, bytes);
+            Box::into_raw(Box::new(ibv::Mr {
+                context: context_of,
+                pd: pd.cast(),
+                addr,
+                length,
+                handle: key,
+                lkey: key,
+                rkey: key,
+            }))
+        }
         Err(code) => fail(code),
     }
 }
@@ -282,5 +286,6 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv::Mr) -> c_int {
     let mr = unsafe { Box::from_raw(mr) };
     // SAFETY: by the interface the context is open.
     unsafe { context(mr.context) }.with(|engine| engine.regions.remove(mr.lkey));
+    forks::deregistered(mr.addr as u64, mr.length as u64);
     0
 }

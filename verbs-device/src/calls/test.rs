@@ -1,14 +1,13 @@
-//! Functions for tests, which libibverbs does not have, and those about forks.
+//! Functions for tests, which libibverbs does not have, and the answer about forks.
 
 #![allow(unsafe_code)]
 #![allow(unreachable_pub)] // reached by name in the loaded library
 #![allow(clippy::missing_safety_doc)] // the interface's: objects are alive, structures are there
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::device::setup;
-use crate::context;
+use crate::{context, forks};
 
 /// Tells this library from libibverbs: carries out what a test wants, see [`context::control`].
 #[unsafe(no_mangle)]
@@ -18,23 +17,21 @@ pub unsafe extern "C" fn verbs_device_control(text: *const c_char) -> c_int {
     c_int::from(context::control(&text)) - 1
 }
 
-/// Forks are harmless: nothing is pinned.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_fork_init() -> c_int {
-    FORK_INITS.fetch_add(1, Ordering::Relaxed);
-    0
-}
-
-static FORK_INITS: AtomicI32 = AtomicI32::new(0);
-
 /// Returns how often `ibv_fork_init` was called.
 #[unsafe(no_mangle)]
 pub extern "C" fn verbs_device_fork_inits() -> c_int {
-    FORK_INITS.load(Ordering::Relaxed)
+    forks::inits()
 }
 
 /// What the options say.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_is_fork_initialized() -> c_int {
     setup().options.copies
+}
+
+/// From now on registered pages are missing in children.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_fork_init() -> c_int {
+    forks::init();
+    0
 }

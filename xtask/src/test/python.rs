@@ -4,6 +4,7 @@
 //! rank has printed OK.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -124,7 +125,20 @@ pub(super) fn for_hosts(project: &Project) -> Result<Vec<(String, Vec<String>)>>
         let words = [python].into_iter().chain(arguments).chain([NO_NUMPY.to_owned()]).collect();
         (name.to_owned(), words)
     };
-    Ok([("point-to-point", GROUPS[0]), ("collectives", GROUPS[1])].map(job).into())
+    let mut jobs: Vec<_> =
+        [("point-to-point", GROUPS[0]), ("collectives", GROUPS[1])].map(job).into();
+    jobs.push(("fork".to_owned(), fork_words(project, &mpi4py)));
+    Ok(jobs)
+}
+
+/// The words of a job that forks, after `mpiexec ...`.
+pub(super) fn fork(project: &Project) -> Result<Vec<String>> {
+    Ok(fork_words(project, &mpi4py::provide(project, &project.prefix(), &show)?))
+}
+
+fn fork_words(project: &Project, mpi4py: &Mpi4py) -> Vec<String> {
+    let script = project.root.join("tests/mpi4py/test_fork.py");
+    [&mpi4py.python, &script].map(|path| path.display().to_string()).into()
 }
 
 /// Runs all files.
@@ -148,6 +162,11 @@ pub(super) fn test(project: &Project, step: &Step, filter: Option<&str>) -> Resu
             }
         }
     }
+    if filter.is_none_or(|filter| "test_fork on 2".contains(filter)) {
+        let mut command = Command::new(prefix.join("bin/mpiexec"));
+        command.args(["-n", "2"]).args(fork_words(project, &mpi4py));
+        tally += judge(command, "fork", 2)?;
+    }
     Ok(tally)
 }
 
@@ -163,6 +182,11 @@ fn one_job(
     if !WITH_NUMPY.contains(&ranks) {
         command.arg(NO_NUMPY);
     }
+    judge(command, &files.join(", "), ranks)
+}
+
+/// Runs a job; `name` says what it tests.
+pub(super) fn judge(mut command: Command, name: &str, ranks: u32) -> Result<Tally> {
     let mark = Mark::new();
     mark.put_on(&mut command);
     let ran = capture(&mut command, None, LIMIT)?;
@@ -171,7 +195,7 @@ fn one_job(
     if !ran.success() || tally.failed > 0 || !survivors.is_empty() {
         let reasons =
             format!("{}; left running: {survivors:?}\n    $ {}", ran.ending(), line(&command));
-        report_failure(&format!("mpi4py {} on {ranks}", files.join(", ")), &reasons, &ran.output());
+        report_failure(&format!("mpi4py {name} on {ranks}"), &reasons, &ran.output());
         tally.failed = tally.failed.max(1);
     }
     Ok(tally)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Options, Tally, programs, report_failure, rust};
+use super::{Options, Tally, programs, python, report_failure, rust};
 use crate::command::{capture, line};
 use crate::project::Project;
 use crate::steps::Step;
@@ -17,8 +17,8 @@ const DEVICES: &str = "stand0,stand1";
 const CALM: &str = "devices=stand0/ib,stand1/ib late=50";
 /// What the adapters of the jobs' hosts do; each job has a seed of its own.
 const ROUGH: &str = "late=300 lots=100 place=300 overtake=1 prefetch=3 rnr=2000";
-/// How the programs run: a name, what the network does besides, and knobs. Every program runs in
-/// the first way, and in one of the others by turns.
+/// How the programs run: a name, what the network does besides, and knobs. Every program runs as
+/// adapters will run it ([`BY_EAGER_RDMA`]), and in one of the other ways by turns.
 const WAYS: [(&str, &str, &[&str]); 4] = [
     ("between pretended hosts", "", &["wait.spin=0s"]),
     (
@@ -38,16 +38,19 @@ const WAYS: [(&str, &str, &[&str]); 4] = [
         &["verbs.max_rails=4", "verbs.rendezvous=write", "wait.spin=0s"],
     ),
 ];
+/// The way of adapters: frames are written from the first one on by ranks that poll for a while.
+const BY_EAGER_RDMA: usize = 1;
 /// The ranks of a job: two on each of two pretended hosts.
 const HOSTS: &str = "a:2,b:2";
 /// The programs: those that report the most in a few seconds each.
-const PROGRAMS: [&str; 20] = [
+const PROGRAMS: [&str; 21] = [
     "cancel receives",
     "cancel sends",
     "collectives",
     "communicators",
     "completion",
     "datatypes",
+    "fork",
     "intercomms",
     "many_large",
     "neighbors",
@@ -88,7 +91,8 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         if !is_meant || !PROGRAMS.contains(&case.name.as_str()) {
             continue;
         }
-        for way in [0, 1 + seed % (WAYS.len() - 1)] {
+        let others = [0, 2, 3];
+        for way in [BY_EAGER_RDMA, others[seed % others.len()]] {
             let mut mpiexec = job(project, &library, seed, way);
             let ran = capture(mpiexec.args(&words), None, Duration::from_secs(case.timeout))?;
             let wrong = programs::verdict(&case, &ran);
@@ -101,6 +105,11 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
             report_failure(&name, &wrong.join("; "), &output);
             tally.failed += 1;
         }
+    }
+    if options.filter.as_ref().is_none_or(|filter| "mpi4py fork".contains(filter.as_str())) {
+        let mut mpiexec = job(project, &library, 0, 0);
+        mpiexec.args(python::fork(project)?);
+        tally += python::judge(mpiexec, "fork between pretended hosts", 4)?;
     }
     for (seed, (cut, name)) in (0..).zip(CUTS) {
         if options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
