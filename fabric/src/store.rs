@@ -18,6 +18,12 @@ pub trait Store: Send {
     /// [`Store::try_value`] asks again.
     fn forget(&mut self, _key: &str) {}
 
+    /// Returns the keys whose values have arrived, from number `seen` on, and moves `seen` behind
+    /// them. A store whose answers do not come by a descriptor names none.
+    fn arrivals(&mut self, _seen: &mut usize) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns a descriptor that is readable when an answer may have come; `None` if answers do
     /// not come by a descriptor.
     fn fd(&self) -> Option<RawFd>;

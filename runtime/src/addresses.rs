@@ -24,6 +24,8 @@ pub(crate) struct Addresses {
 struct Answers {
     requested: HashSet<String>,
     values: HashMap<String, Vec<u8>>,
+    /// The keys of all values that have arrived, in order.
+    arrived: Vec<String>,
 }
 
 impl Addresses {
@@ -36,12 +38,19 @@ impl Addresses {
 impl Answers {
     /// Requests a value from our launcher, and takes the answers that have come.
     fn update(&mut self, control: &Control, key: &str) -> Result<(), String> {
-        if !self.requested.contains(key) {
+        // The launcher also sends values that were not asked for yet.
+        if !self.values.contains_key(key) && !self.requested.contains(key) {
             control.request(key).map_err(|error| error.to_string())?;
             self.requested.insert(key.to_owned());
         }
+        self.receive(control)
+    }
+
+    /// Takes the answers that have come.
+    fn receive(&mut self, control: &Control) -> Result<(), String> {
         while let Some(message) = control.try_receive().map_err(|error| error.to_string())? {
             if let ToRank::Value { key, value } = message {
+                self.arrived.push(key.clone());
                 self.values.insert(key, value);
             }
         }
@@ -79,6 +88,16 @@ impl Store for Addresses {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.requested.remove(key);
         answers.values.remove(key);
+    }
+
+    fn arrivals(&mut self, seen: &mut usize) -> Vec<String> {
+        let bootstrap::Store::Launcher(control) = &self.store else { return Vec::new() };
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        // An error shows at the next question.
+        let _ = answers.receive(control);
+        let new = answers.arrived[*seen..].to_vec();
+        *seen = answers.arrived.len();
+        new
     }
 
     fn fd(&self) -> Option<RawFd> {

@@ -3,14 +3,16 @@
 
 #[path = "verbs/faulty.rs"]
 mod faulty;
+#[path = "verbs/many_peers.rs"]
+mod many_peers;
+#[path = "verbs/seeds.rs"]
+mod seeds;
+#[path = "verbs/stand_in.rs"]
+mod stand_in;
 
-use std::ffi::CString;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use config::Rendezvous;
-use fabric::sim::Rng;
 use fabric::{
     Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer, Transport, WaitOn,
 };
@@ -18,93 +20,7 @@ use tests::conformance::{Job, Weather, one_sided, storm};
 use tests::device;
 use verbs_transport::{InProcessStore, Port, Rails, Selection, Settings, VerbsTransport};
 
-use faulty::Faulty;
-
-const SEED: u64 = 20_261_123;
-/// Longest time of a test.
-const LIMIT: Duration = Duration::from_secs(200);
-
-/// Runs `body` in a process of its own with these options for the device.
-fn alone(name: &str, options: &str, body: impl FnOnce()) {
-    const NAME: &str = "VERBS_DEVICE_TEST";
-    if std::env::var(NAME).is_ok_and(|wanted| wanted == name) {
-        return body();
-    }
-    // A network of its own: other tests run at the same time.
-    let options = format!("fabric={name}-{} {options}", std::process::id());
-    let mut child = Command::new(std::env::current_exe().expect("a path"))
-        .args([name, "--exact", "--nocapture"])
-        .env(NAME, name)
-        .env(verbs_device::options::VARIABLE, options)
-        .spawn()
-        .expect("the test starts itself");
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child") {
-            break status;
-        }
-        if began.elapsed() > LIMIT {
-            let _ = child.kill();
-            panic!("{name} hangs");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success(), "{name}: {status}");
-}
-
-fn library() -> PathBuf {
-    // Cargo builds it as a dependency, next to the tests.
-    let folder = std::env::current_exe().expect("a path");
-    folder.with_file_name("libverbs_device.so")
-}
-
-fn settings() -> Settings {
-    Settings { library: Some(library().display().to_string()), ..Settings::default() }
-}
-
-/// Changes the devices of this process, see `verbs_device`.
-fn control(text: &str) {
-    let text = CString::new(text).expect("a text");
-    assert!(device::control(&library(), &text), "the device does not know {text:?}");
-}
-
-fn transports(ranks: u32, settings: &Settings) -> Vec<VerbsTransport> {
-    let store = InProcessStore::default();
-    let open = |rank| {
-        VerbsTransport::open(settings.clone(), Peer(rank), ranks, [3; 32], Box::new(store.clone()))
-            .expect("a transport")
-    };
-    (0..ranks).map(open).collect()
-}
-
-/// Returns transports that break one of `every` polls' connections and poll for some time before
-/// they sleep.
-fn faulty(ranks: u32, settings: &Settings, every: u64) -> Vec<Faulty<VerbsTransport>> {
-    let faulty = |(rank, inner)| Faulty {
-        inner,
-        rng: Rng::new(SEED + rank),
-        ranks,
-        every,
-        polls_before_sleep: 50,
-        idle: 0,
-        interrupt: VerbsTransport::interrupt,
-    };
-    (0..).zip(transports(ranks, settings)).map(faulty).collect()
-}
-
-fn weather(steps: usize) -> Weather {
-    Weather { steps, ..Weather::default() }
-}
-
-/// A storm among ranks that poll, with connections that break.
-fn stormy(ranks: u32, settings: &Settings, every: u64, steps: usize) -> u64 {
-    let mut job = Job::new("a storm", SEED, faulty(ranks, settings, every));
-    job.nap(Duration::from_millis(100));
-    storm(&mut job, &weather(steps));
-    let written = (0..ranks).map(|rank| job.rank(rank).transport.inner.frames_written()).sum();
-    job.end();
-    written
-}
+use stand_in::{LIMIT, SEED, alone, control, library, settings, stormy, transports, weather};
 
 #[test]
 fn forks_are_prepared_only_where_the_kernel_does_not_copy() {
@@ -587,6 +503,22 @@ fn a_port_is_queried_only_after_silence() {
             ends[0].poll(&mut Frames::default());
         }
         assert!(queries() > before, "a removed device would not be noticed");
+    });
+}
+
+/// A query is a command of the adapter's firmware, and all processes get its events.
+#[test]
+fn only_the_first_process_of_a_host_queries_the_port() {
+    alone("only_the_first_process_of_a_host_queries_the_port", "", || {
+        let second = Settings { local_rank: 1, ..settings() };
+        let mut ends = transports(2, &second);
+        exchange(&mut ends, 0, Duration::from_secs(10));
+        let before = device::number(&library(), c"verbs_device_port_queries");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(2500) {
+            ends.iter_mut().for_each(|end| _ = end.poll(&mut Frames::default()));
+        }
+        assert_eq!(device::number(&library(), c"verbs_device_port_queries"), before);
     });
 }
 

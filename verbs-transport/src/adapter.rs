@@ -1,5 +1,9 @@
 //! The RDMA device and port of a transport, and whether they still work.
 //!
+//! A query is a command of the adapter's firmware. Therefore one process of each host makes them,
+//! only after silence, and at most once a second; all processes get the device's events. The kernel
+//! may lose the event of an emulated device: all processes query these.
+//!
 //! A transport has one adapter; `rails` puts several transports together. State that a second
 //! adapter would need a copy of belongs here.
 
@@ -23,24 +27,24 @@ pub(crate) struct Adapter {
     pub(crate) is_down: bool,
     /// The device has failed or was removed.
     pub(crate) is_gone: bool,
+    /// This process queries the device.
+    queries: bool,
     /// When it was last checked whether the device must be queried.
     checked_at: Instant,
+    /// When the device was queried last.
+    queried_at: Instant,
     /// The traffic counted then.
     traffic: u64,
 }
 
 impl Adapter {
-    /// Returns the adapter of an open port.
-    pub(crate) fn new(port: Port) -> io::Result<Adapter> {
-        let pd = Pd::new(&port.context)?;
-        Ok(Adapter {
-            pd,
-            port,
-            is_down: false,
-            is_gone: false,
-            checked_at: Instant::now(),
-            traffic: 0,
-        })
+    /// Returns the adapter of an open port, in the process of number `local_rank` on its host.
+    pub(crate) fn new(port: Port, local_rank: u32) -> io::Result<Adapter> {
+        let (pd, now) = (Pd::new(&port.context)?, Instant::now());
+        let queries = local_rank == 0 || port.is_emulated;
+        let (is_down, is_gone, traffic) = (false, false, 0);
+        let (checked_at, queried_at) = (now, now);
+        Ok(Adapter { pd, port, is_down, is_gone, queries, checked_at, queried_at, traffic })
     }
 
     /// Returns whether the device has atomic operations.
@@ -61,12 +65,18 @@ impl Adapter {
     /// Returns whether the device must be checked: now and then, and always while the port is
     /// down.
     pub(crate) fn is_check_due(&self) -> bool {
-        self.is_down || self.checked_at.elapsed() > CHECK_INTERVAL
+        self.queries && (self.is_down || self.checked_at.elapsed() > CHECK_INTERVAL)
     }
 
     /// Queries whether the device is still there. Some drivers do not report its removal: with
-    /// `rdma_rxe` the port goes down with its network device and soon cannot be queried.
-    pub(crate) fn is_removed(&self) -> bool {
+    /// `rdma_rxe` the port goes down with its network device and soon cannot be queried. Counts as
+    /// there if it was queried a moment ago, or is another process's to query.
+    pub(crate) fn is_removed(&mut self) -> bool {
+        let interval = if self.is_down { CHECK_INTERVAL / 2 } else { CHECK_INTERVAL };
+        if !self.queries || self.queried_at.elapsed() < interval {
+            return false;
+        }
+        self.queried_at = Instant::now();
         let is_lost =
             |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO));
         self.port.context.port(self.port.number).is_err_and(is_lost)

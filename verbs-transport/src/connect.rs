@@ -71,32 +71,50 @@ impl VerbsTransport {
         }
     }
 
-    /// Looks after all pending endpoints: addresses, and requests that are due.
+    /// Looks after the pending endpoints whose time has come: addresses, and requests that are due.
     #[cold]
     pub(crate) fn progress_wireup(&mut self) {
         let now = Instant::now();
-        for at in std::mem::take(&mut self.wireup.pending) {
-            let at = at as usize;
-            self.endpoints[at].conn.is_pending = false;
-            let endpoint = &self.endpoints[at];
-            if endpoint.failed.is_none() && self.is_overdue(&endpoint.conn, now) {
-                self.give_up_reconnecting(at);
-            } else if endpoint.conn.is_connecting() {
-                if now >= endpoint.conn.retry_at {
-                    self.repeat_request(at);
-                }
+        for peer in self.wireup.arrived() {
+            if let Some(at) = self.endpoints.find(peer) {
+                self.endpoints[at].conn.retry_at = now;
                 self.wireup.add_pending(at, &mut self.endpoints[at].conn);
-            } else if endpoint.conn.is_idle() && endpoint.needs_attention() {
-                let has_addr = endpoint.conn.addr.is_some();
-                let is_due = now >= endpoint.conn.retry_at;
-                self.wireup.add_pending(at, &mut self.endpoints[at].conn);
-                match has_addr {
-                    // The store may have an answer at any time.
-                    false => self.look_up(at),
-                    true if is_due => self.connect(at),
-                    true => {}
-                }
             }
+        }
+        let mut due = Vec::new();
+        while let Some((at, time)) = self.wireup.next_due(now) {
+            let conn = &mut self.endpoints[at].conn;
+            if conn.scheduled == Some(time) {
+                conn.scheduled = None;
+                due.push(at);
+            }
+        }
+        due.into_iter().for_each(|at| self.progress_pending(at, now));
+    }
+
+    /// Takes the next step of a pending endpoint, which stays pending until it needs none.
+    fn progress_pending(&mut self, at: usize, now: Instant) {
+        let endpoint = &self.endpoints[at];
+        let (has_addr, is_due) = (endpoint.conn.addr.is_some(), now >= endpoint.conn.retry_at);
+        if endpoint.failed.is_none() && self.is_overdue(&endpoint.conn, now) {
+            return self.give_up_reconnecting(at);
+        }
+        if endpoint.conn.is_connecting() {
+            if is_due {
+                self.repeat_request(at);
+            }
+        } else if endpoint.conn.is_idle() && endpoint.needs_attention() {
+            match has_addr {
+                false => self.look_up(at),
+                true if is_due => self.connect(at),
+                true => {}
+            }
+        }
+        let endpoint = &mut self.endpoints[at];
+        let conn = &endpoint.conn;
+        let waits = conn.is_connecting() || (conn.is_idle() && endpoint.needs_attention());
+        if waits && endpoint.failed.is_none() {
+            self.wireup.add_pending(at, &mut endpoint.conn);
         }
     }
 

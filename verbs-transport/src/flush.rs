@@ -9,36 +9,47 @@ use crate::transport::VerbsTransport;
 /// How long requests go to a peer whose connection broke while this process ends.
 const RECONNECT_AT_END: Duration = Duration::from_secs(5);
 
+/// The end of a session under way.
+#[derive(Debug)]
+pub(crate) struct Flushing {
+    since: Instant,
+    /// Endpoints before this one were flushed when last looked at.
+    next: usize,
+}
+
 impl VerbsTransport {
     /// Returns whether the peers' devices have everything. A peer whose connection has broken
     /// meanwhile may have ended as well. Therefore it is waited for only [`RECONNECT_AT_END`].
     pub(crate) fn flush_all(&mut self) -> bool {
-        let since = *self.flushing_since.get_or_insert_with(Instant::now);
-        let in_time = since.elapsed() < RECONNECT_AT_END;
-        let mut is_flushed = true;
-        for at in 0..self.endpoints.len() {
+        let begin = || Flushing { since: Instant::now(), next: 0 };
+        let mut flushing = self.flushing.take().unwrap_or_else(begin);
+        let connected: Vec<u32> = self.endpoints.with_queue_pairs().collect();
+        for at in connected.into_iter().map(|at| at as usize) {
             // A signaled request shows that those before it are complete.
             if self.endpoints[at].is_ready() && self.endpoints[at].tx.unsignaled > 0 {
                 self.send_control(at, control::CREDIT);
             }
-            is_flushed &= self.is_flushed(at, in_time);
         }
-        if is_flushed {
-            // Another session may begin later, and end.
-            self.flushing_since = None;
-            // Peers may still wait for an acknowledgement that was lost: a Disconnect has it.
-            for at in 0..self.endpoints.len() {
-                if self.endpoints[at].is_ready() {
-                    self.close(at);
-                }
-                // Twice: if it is lost, the peer waits for nothing until its limit.
-                for _ in 0..2 {
-                    self.acknowledge_soon(at);
-                    self.send_acknowledgements();
-                }
+        let (in_time, count) = (flushing.since.elapsed() < RECONNECT_AT_END, self.endpoints.len());
+        let unflushed = |from| (from..count).find(|&at| !self.is_flushed(at, in_time));
+        // A connection may have broken since its endpoint was looked at.
+        if let Some(at) = unflushed(flushing.next).or_else(|| unflushed(0)) {
+            flushing.next = at;
+            self.flushing = Some(flushing);
+            return false;
+        }
+        // Peers may still wait for an acknowledgement that was lost: a Disconnect has it.
+        for at in 0..count {
+            if self.endpoints[at].is_ready() {
+                self.close(at);
+            }
+            // Twice: if it is lost, the peer waits for nothing until its limit.
+            for _ in 0..2 {
+                self.acknowledge_soon(at);
+                self.send_acknowledgements();
             }
         }
-        is_flushed
+        true
     }
 
     fn is_flushed(&self, at: usize, in_time: bool) -> bool {

@@ -62,7 +62,8 @@ impl VerbsTransport {
             let device = port.device.clone();
             move |error: io::Error| Unavailable::step(&device, what, error)
         };
-        let adapter = Adapter::new(port.clone()).map_err(step("making a protection domain"))?;
+        let adapter = Adapter::new(port.clone(), settings.local_rank)
+            .map_err(step("making a protection domain"))?;
         let (pd, config) = (&adapter.pd, Config::new(settings, &port, size));
         let (settings, max_connections) = (&config.settings, config.max_connections);
         let channel = Channel::new(&port.context).map_err(step("making a completion channel"))?;
@@ -99,7 +100,7 @@ impl VerbsTransport {
             compared_at: 0,
             reports: Reports::default(),
             polls: 0,
-            flushing_since: None,
+            flushing: None,
         })
     }
 }

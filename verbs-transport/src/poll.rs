@@ -38,13 +38,13 @@ impl VerbsTransport {
         }
         // Completed sends and the time change the answer of `flush`, which is called again only
         // after something has happened.
-        moved || self.flushing_since.is_some()
+        moved || self.flushing.is_some()
     }
 
     /// Performs the checks that are not due in each poll.
     #[cold]
     fn maintain(&mut self) {
-        if !self.wireup.pending.is_empty() {
+        if self.wireup.is_any_pending() {
             self.progress_wireup();
         }
         if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {

@@ -128,7 +128,9 @@ impl VerbsTransport {
     #[cold]
     fn no_slot(&mut self, at: usize) -> Result<Post, PeerFailed> {
         self.credit.block(&mut self.endpoints, at);
-        for other in 0..self.endpoints.len() {
+        let connected: Vec<u32> = self.endpoints.with_queue_pairs().collect();
+        for other in connected {
+            let other = other as usize;
             let endpoint = &mut self.endpoints[other];
             let flow = &mut endpoint.flow;
             let may_free = !flow.credit_requested && !flow.unacked.is_empty();

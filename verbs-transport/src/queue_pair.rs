@@ -137,7 +137,8 @@ impl VerbsTransport {
             let (rma, flow) = (&endpoint.rma, &endpoint.flow);
             (!rma.ops.is_empty(), !flow.unacked.is_empty(), endpoint.used_at)
         };
-        (0..self.endpoints.len())
+        let connected = self.endpoints.with_queue_pairs().map(|other| other as usize);
+        connected
             .filter(|&other| other != at && self.endpoints[other].tx.queue_pair().is_some())
             .filter(|&other| is_old_enough(&self.endpoints[other]))
             .min_by_key(|&other| cost(&self.endpoints[other]))

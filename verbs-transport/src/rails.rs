@@ -289,6 +289,15 @@ impl Store for PortStore {
         self.shared().forget(&format!("{key}{}", self.suffix));
     }
 
+    fn arrivals(&mut self, seen: &mut usize) -> Vec<String> {
+        let mut keys = self.shared().arrivals(seen);
+        keys.retain_mut(|key| {
+            let own = key.strip_suffix(self.suffix.as_str()).map(str::len);
+            own.inspect(|len| key.truncate(*len)).is_some()
+        });
+        keys
+    }
+
     fn fd(&self) -> Option<RawFd> {
         self.shared().fd()
     }

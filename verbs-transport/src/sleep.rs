@@ -17,7 +17,7 @@ impl VerbsTransport {
             self.clear_wake();
         }
         // A peer that has failed by now must be reported before the sleep.
-        if !self.wireup.pending.is_empty() {
+        if self.wireup.is_any_pending() {
             self.progress_wireup();
         }
         if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {
@@ -47,7 +47,7 @@ impl VerbsTransport {
     /// Returns when a sleeper must look by itself: at pending endpoints, closing rings, a port that
     /// is down, draining queue pairs, or receives that the device refused.
     fn next_timer(&self) -> Option<Instant> {
-        let retry = self.wireup.next_retry(&self.endpoints);
+        let retry = self.wireup.next_retry();
         let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
         let drain = self.endpoints.next_drain_end();
         let repost = self.recv.is_refused().then(|| Instant::now() + RETRY_MIN);

@@ -10,7 +10,6 @@
 //! endpoint is ready.
 
 use std::io;
-use std::time::Instant;
 
 use config::Registration;
 use fabric::{Peer, Reports};
@@ -25,6 +24,7 @@ use crate::datagram::queue::Datagrams;
 use crate::device::Port;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoints::Endpoints;
+use crate::flush::Flushing;
 use crate::limits::Config;
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
@@ -53,8 +53,8 @@ pub struct VerbsTransport {
     pub(crate) reports: Reports,
     /// Number of polls.
     pub(crate) polls: u64,
-    /// Since when the process wants to end.
-    pub(crate) flushing_since: Option<Instant>,
+    /// The end of the session, if it is under way.
+    pub(crate) flushing: Option<Flushing>,
 }
 
 impl VerbsTransport {

@@ -1,14 +1,18 @@
 //! The means of wire-up: the UD endpoint, the job's store of addresses, and the endpoints that wait
 //! for an address or a handshake.
 //!
-//! `connect` decides what happens; this file does not know the states.
+//! `connect` decides what happens; this file does not know the states. An endpoint that waits has a
+//! time at which it is looked after; entries that it no longer names are skipped. Therefore the
+//! cost of a poll does not grow with the number of peers.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use fabric::Peer;
+use rustc_hash::FxHashSet;
 
 use crate::endpoint::connection::{Connection, RETRY_MAX, RETRY_MIN};
-use crate::endpoints::Endpoints;
 use crate::store::Store;
 use crate::ud::UdEndpoint;
 use crate::wireup_msg::Address;
@@ -19,14 +23,19 @@ pub(crate) struct Wireup {
     store: Box<dyn Store>,
     /// The job's secret, which proves messages.
     pub(crate) secret: [u8; 32],
-    /// Endpoints that wait for an address or a handshake.
-    pub(crate) pending: Vec<u32>,
+    /// Endpoints that wait for an address or a handshake, by the time of their next step.
+    pending: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// Peers whose addresses were requested.
+    requested: FxHashSet<u32>,
+    /// Values of the store whose arrival was noticed.
+    seen: usize,
 }
 
 impl Wireup {
     /// Returns the means of a process whose UD queue pair is open.
     pub(crate) fn new(ud: UdEndpoint, store: Box<dyn Store>, secret: [u8; 32]) -> Wireup {
-        Wireup { ud, store, secret, pending: Vec::new() }
+        let (pending, requested) = (BinaryHeap::new(), FxHashSet::default());
+        Wireup { ud, store, secret, pending, requested, seen: 0 }
     }
 
     /// Publishes the address of process `me`.
@@ -37,7 +46,12 @@ impl Wireup {
     /// Looks up the address of a peer; `None` while there is no answer. The error is the reason why
     /// the peer cannot be connected.
     pub(crate) fn look_up(&mut self, peer: Peer) -> Result<Option<Address>, String> {
-        match self.store.try_value(&key(peer)) {
+        let answer = self.store.try_value(&key(peer));
+        match answer {
+            Ok(None) => self.requested.insert(peer.0),
+            Ok(Some(_)) | Err(_) => self.requested.remove(&peer.0),
+        };
+        match answer {
             Ok(None) => Ok(None),
             Ok(Some(bytes)) => match Address::decode(&bytes) {
                 Some(address) => Ok(Some(address)),
@@ -63,16 +77,41 @@ impl Wireup {
         if self.store.fd().is_some() { RETRY_MAX } else { RETRY_MIN }
     }
 
-    /// Adds endpoint `at`, whose connection this is, to those that are looked after.
+    /// Returns the peers whose addresses have arrived since the last call.
+    pub(crate) fn arrived(&mut self) -> Vec<Peer> {
+        if self.requested.is_empty() {
+            return Vec::new();
+        }
+        let keys = self.store.arrivals(&mut self.seen);
+        let ranks = keys.iter().filter_map(|key| key.strip_prefix("verbs/")?.parse().ok());
+        ranks.filter(|rank| self.requested.contains(rank)).map(Peer).collect()
+    }
+
+    /// Adds endpoint `at`, whose connection this is, to those that are looked after when the next
+    /// step is due.
     pub(crate) fn add_pending(&mut self, at: usize, conn: &mut Connection) {
-        if !std::mem::replace(&mut conn.is_pending, true) {
-            self.pending.push(at as u32);
+        if conn.scheduled.is_none_or(|time| conn.retry_at < time) {
+            conn.scheduled = Some(conn.retry_at);
+            self.pending.push(Reverse((conn.retry_at, at as u32)));
         }
     }
 
-    /// Returns when the next request to any pending endpoint is due.
-    pub(crate) fn next_retry(&self, endpoints: &Endpoints) -> Option<Instant> {
-        self.pending.iter().map(|&at| endpoints[at as usize].conn.retry_at).min()
+    /// Returns the next endpoint whose time has come, and that time.
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<(usize, Instant)> {
+        let &Reverse((time, at)) = self.pending.peek().filter(|Reverse((time, _))| *time <= now)?;
+        self.pending.pop();
+        Some((at as usize, time))
+    }
+
+    /// Returns whether any endpoint waits.
+    #[inline]
+    pub(crate) fn is_any_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Returns when the next step of any endpoint is due.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        self.pending.peek().map(|Reverse((time, _))| *time)
     }
 }
 

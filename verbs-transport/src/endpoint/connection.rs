@@ -25,8 +25,8 @@ pub(crate) struct Connection {
     pub(crate) handshake: Handshake,
     /// The peer's address, once it is known.
     pub(crate) addr: Option<Address>,
-    /// The endpoint is among those that wait for an address or a handshake.
-    pub(crate) is_pending: bool,
+    /// When the endpoint is looked after, if it waits for an address or a handshake.
+    pub(crate) scheduled: Option<Instant>,
     /// Address handle for datagrams to the peer.
     pub(crate) ah: Option<Ah>,
     /// First packet sequence number of this end.
@@ -55,7 +55,7 @@ impl Connection {
         Connection {
             handshake: Handshake::new(),
             addr: None,
-            is_pending: false,
+            scheduled: None,
             ah: None,
             psn: 0,
             created_at: now,
