@@ -34,7 +34,7 @@ use crate::tree::Tree;
 use crate::tree::store::StoreMessage;
 
 /// The version of these messages.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_message_survives_the_stream_and_needs_all_of_its_bytes() {
-        let value = StoreMessage::Value { key: "k".into(), value: vec![7; 9] };
+        let value = StoreMessage::Values(vec![("k".into(), vec![7; 9])]);
         let frame = encode(&ToHost::Store(value.clone())).unwrap();
         for cut in 0..frame.len() {
             assert!(decode_to_host(&frame[..cut]).unwrap().is_none());

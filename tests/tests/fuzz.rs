@@ -213,10 +213,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             };
             let frames = [
                 frames::encode(&environment),
-                frames::encode(&ToHost::Store(StoreMessage::Value {
-                    key: "k".into(),
-                    value: vec![1, 2],
-                })),
+                frames::encode(&ToHost::Store(StoreMessage::Values(vec![(
+                    "k".into(),
+                    vec![1, 2],
+                )]))),
                 frames::encode(&ToHost::Signal(15)),
                 frames::encode(&ToHost::Input(b"line\n".to_vec())),
                 frames::encode(&FromHost::Hello { version: frames::VERSION, host: "a".into() }),

@@ -131,8 +131,10 @@ impl Job {
     pub(super) fn deliver(&mut self, outgoing: Outgoing) {
         for (party, message) in outgoing {
             match (party, message) {
-                (Party::Local(rank), StoreMessage::Value { key, value }) => {
-                    self.send_to_rank(rank as usize, &ToRank::Value { key, value });
+                (Party::Local(rank), StoreMessage::Values(values)) => {
+                    for (key, value) in values {
+                        self.send_to_rank(rank as usize, &ToRank::Value { key, value });
+                    }
                 }
                 (Party::Local(_), _) => {}
                 (Party::Child(link), message) => {

@@ -5,10 +5,14 @@
 //! tree towards the owner, and the answer back; each process on the way keeps a copy, and asks
 //! once for all that wait for the same key. So the owner answers its neighbours in the tree alone.
 //!
+//! Values come in *lots*: the answer has those of the ranks beside the one that was asked for, as
+//! far as they are known here and the asker has not had them. A rank gets lots from its ninth
+//! request on.
+//!
 //! ```text
-//! Put   (key, value)      towards the owner, from where it was put
-//! Get   (key, is_again)   towards the owner, or to the first copy; the owner waits for a Put
-//! Value (key, value)      back to those who asked
+//! Put    (key, value)      towards the owner, from where it was put
+//! Get    (key, is_again)   towards the owner, or to the first copy; the owner waits for a Put
+//! Values [(key, value)]    back to those who asked
 //! ```
 //!
 //! States of a key: unknown -> asked for (some wait) -> known. A rank that asks again for a value
@@ -21,6 +25,10 @@ use std::ops::Range;
 use bootstrap::store_key::putter;
 use serde::{Deserialize, Serialize};
 
+/// Ranks whose values make a lot.
+const LOT: u32 = 64;
+/// Values that a rank has asked for, after which it gets lots.
+const SINGLE_VALUES: u32 = 8;
 /// The largest sum of keys and values in one process, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
@@ -41,13 +49,8 @@ pub enum StoreMessage {
         /// Copies are not good enough.
         is_again: bool,
     },
-    /// The answer to `Get`.
-    Value {
-        /// The key.
-        key: String,
-        /// The value.
-        value: Vec<u8>,
-    },
+    /// The answer to `Get`, and values that will be asked for next: keys and values.
+    Values(Vec<(String, Vec<u8>)>),
 }
 
 /// A neighbour in the tree, or a rank of this host.
@@ -72,6 +75,8 @@ pub struct Store {
     /// The ranks of each child and all hosts below it; not always one range.
     children: Vec<(Range<u32>, usize)>,
     entries: HashMap<String, Entry>,
+    /// The requests of each rank of this host.
+    asked: Vec<u32>,
     used: usize,
 }
 
@@ -79,8 +84,10 @@ pub struct Store {
 struct Entry {
     value: Option<Vec<u8>>,
     waiting: Vec<Party>,
-    /// The ranks of this host that were answered, a bit for each.
+    /// The ranks of this host that have had it, a bit for each.
     answered: Vec<u64>,
+    /// The neighbours that have had it.
+    sent: Vec<Party>,
 }
 
 impl Store {
@@ -88,21 +95,26 @@ impl Store {
     /// ranks.
     pub fn new(own: Range<u32>, mut children: Vec<(Range<u32>, usize)>) -> Store {
         children.sort_by_key(|(ranks, _)| ranks.start);
-        Store { own, children, entries: HashMap::new(), used: 0 }
+        let asked = vec![0; own.len()];
+        Store { own, children, entries: HashMap::new(), asked, used: 0 }
     }
 
     /// Takes a value that was put by a rank of this host or elsewhere in the tree.
     pub fn put(&mut self, key: String, value: Vec<u8>) -> Outgoing {
         match self.way_to(&key) {
-            None => self.keep(key, value),
+            None => self.keep(vec![(key, value)]),
             Some(way) => vec![(way, StoreMessage::Put { key, value })],
         }
     }
 
     /// Takes the request of a rank of this host.
     pub fn ask(&mut self, key: String, local: u32) -> Outgoing {
-        let is_again = self.entries.get(&key).is_some_and(|entry| entry.has_answered(local));
-        self.get(key, is_again, Party::Local(local))
+        let asker = Party::Local(local);
+        if let Some(asked) = self.asked.get_mut(local as usize) {
+            *asked += 1;
+        }
+        let is_again = self.entries.get(&key).is_some_and(|entry| entry.has_answered(asker));
+        self.get(key, is_again, asker)
     }
 
     /// Takes a message of a neighbour.
@@ -110,16 +122,15 @@ impl Store {
         match message {
             StoreMessage::Put { key, value } => self.put(key, value),
             StoreMessage::Get { key, is_again } => self.get(key, is_again, from),
-            StoreMessage::Value { key, value } => self.keep(key, value),
+            StoreMessage::Values(values) => self.keep(values),
         }
     }
 
     fn get(&mut self, key: String, is_again: bool, asker: Party) -> Outgoing {
         let way = self.way_to(&key);
         let entry = self.entries.entry(key.clone()).or_default();
-        if let Some(value) = entry.value.clone().filter(|_| !is_again || way.is_none()) {
-            entry.mark_answered(asker);
-            return vec![(asker, StoreMessage::Value { key, value })];
+        if entry.value.is_some() && (!is_again || way.is_none()) {
+            return vec![self.answer(asker, &key)];
         }
         let is_first = entry.waiting.is_empty();
         entry.waiting.push(asker);
@@ -127,21 +138,58 @@ impl Store {
         asks.map(|way| (way, StoreMessage::Get { key, is_again })).into_iter().collect()
     }
 
-    /// Keeps a value in place of an earlier one, and answers those who wait for it. Beyond
-    /// [`MAX_BYTES`] the value is dropped.
-    fn keep(&mut self, key: String, value: Vec<u8>) -> Outgoing {
-        let entry = self.entries.entry(key.clone()).or_default();
-        let before = entry.value.as_ref().map_or(0, |before| key.len() + before.len());
-        let used = self.used - before + key.len() + value.len();
-        let waiting = std::mem::take(&mut entry.waiting);
-        waiting.iter().for_each(|asker| entry.mark_answered(*asker));
-        if used <= MAX_BYTES {
-            self.used = used;
-            entry.value = Some(value.clone());
+    /// Keeps values in place of earlier ones, and answers those who wait for them. Beyond
+    /// [`MAX_BYTES`] a value is dropped.
+    fn keep(&mut self, values: Vec<(String, Vec<u8>)>) -> Outgoing {
+        let (mut outgoing, mut waiting) = (Outgoing::new(), Vec::new());
+        for (key, value) in values {
+            let entry = self.entries.entry(key.clone()).or_default();
+            let before = entry.value.as_ref().map_or(0, |before| key.len() + before.len());
+            let used = self.used - before + key.len() + value.len();
+            let askers = std::mem::take(&mut entry.waiting);
+            if used <= MAX_BYTES {
+                self.used = used;
+                entry.value = Some(value);
+                for asker in askers {
+                    entry.unmark_answered(asker);
+                    waiting.push((asker, key.clone()));
+                }
+                continue;
+            }
+            for asker in askers {
+                entry.mark_answered(asker);
+                outgoing.push((asker, StoreMessage::Values(vec![(key.clone(), value.clone())])));
+            }
         }
-        let answer =
-            |asker| (asker, StoreMessage::Value { key: key.clone(), value: value.clone() });
-        waiting.into_iter().map(answer).collect()
+        // When all are there: they are one lot for those who asked for one of them.
+        for (asker, key) in waiting {
+            if self.entries.get(&key).is_some_and(|entry| !entry.has_answered(asker)) {
+                outgoing.push(self.answer(asker, &key));
+            }
+        }
+        outgoing
+    }
+
+    /// Returns the answer to a request for a value that is known, with the rest of its lot that the
+    /// asker has not had.
+    fn answer(&mut self, asker: Party, key: &str) -> (Party, StoreMessage) {
+        let takes_lots = match asker {
+            Party::Local(local) => {
+                self.asked.get(local as usize).is_some_and(|asked| *asked > SINGLE_VALUES)
+            }
+            Party::Child(_) | Party::Parent => true,
+        };
+        let others = if takes_lots { lot(key) } else { Vec::new() };
+        let mut values = Vec::new();
+        for key in [key.to_owned()].into_iter().chain(others) {
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let is_new = values.is_empty() || !entry.has_answered(asker);
+            if let Some(value) = entry.value.clone().filter(|_| is_new) {
+                entry.mark_answered(asker);
+                values.push((key, value));
+            }
+        }
+        (asker, StoreMessage::Values(values))
     }
 
     /// Returns the neighbour on the way to a key's owner; `None` if that is this process.
@@ -157,19 +205,48 @@ impl Store {
     }
 }
 
+/// Returns the other keys of a key's lot.
+fn lot(key: &str) -> Vec<String> {
+    let digits = key.find('/').map_or(0, |slash| slash + 1);
+    let end = key[digits..].find(|letter: char| !letter.is_ascii_digit());
+    let end = end.map_or(key.len(), |end| digits + end);
+    let (kind, rest) = (&key[..digits], &key[end..]);
+    let Ok(rank) = key[digits..end].parse::<u32>() else { return Vec::new() };
+    let first = rank / LOT * LOT;
+    let ranks = (first..first.saturating_add(LOT)).filter(|other| *other != rank);
+    ranks.map(|other| format!("{kind}{other}{rest}")).collect()
+}
+
 impl Entry {
-    fn has_answered(&self, local: u32) -> bool {
+    fn has_answered(&self, asker: Party) -> bool {
+        let Party::Local(local) = asker else { return self.sent.contains(&asker) };
         let word = self.answered.get(local as usize / 64).copied().unwrap_or(0);
         word >> (local % 64) & 1 != 0
     }
 
     fn mark_answered(&mut self, asker: Party) {
-        let Party::Local(local) = asker else { return };
+        let Party::Local(local) = asker else {
+            if !self.sent.contains(&asker) {
+                self.sent.push(asker);
+            }
+            return;
+        };
         let word = local as usize / 64;
         if self.answered.len() <= word {
             self.answered.resize(word + 1, 0);
         }
         self.answered[word] |= 1 << (local % 64);
+    }
+
+    fn unmark_answered(&mut self, asker: Party) {
+        match asker {
+            Party::Local(local) => {
+                if let Some(word) = self.answered.get_mut(local as usize / 64) {
+                    *word &= !(1 << (local % 64));
+                }
+            }
+            Party::Child(_) | Party::Parent => self.sent.retain(|party| *party != asker),
+        }
     }
 }
 
@@ -253,8 +330,10 @@ mod tests {
             for (party, message) in outgoing {
                 let node = &mut self.nodes[from];
                 let to = match (party, message.clone()) {
-                    (Party::Local(local), StoreMessage::Value { key, value }) => {
-                        self.answers.insert((node.first + local, key), value);
+                    (Party::Local(local), StoreMessage::Values(values)) => {
+                        let rank = node.first + local;
+                        let answers = values.into_iter().map(|(key, value)| ((rank, key), value));
+                        self.answers.extend(answers);
                         continue;
                     }
                     (Party::Local(_), _) => panic!("a rank is sent {message:?}"),
@@ -348,6 +427,45 @@ mod tests {
         let load = |node: &Node| node.received + node.sent.values().sum::<u32>();
         let most = all.nodes.iter().map(load).max().unwrap();
         (most, all.nodes.iter().map(|node| node.sent.len()).max().unwrap())
+    }
+
+    #[test]
+    fn a_rank_that_asks_for_all_gets_them_in_lots() {
+        let (hosts, each) = (100, 100);
+        let size = hosts * each;
+        let mut all = Simulation::new(hosts, each, 4);
+        (0..size).for_each(|rank| all.put(rank, &format!("verbs/{rank}/1"), &rank.to_le_bytes()));
+        // Two ranks of one host: the second one finds the copies of its host.
+        for (rank, limit) in [(5050, 2 * 10 * size / LOT), (5051, 0)] {
+            let sent = |all: &Simulation| all.nodes.iter().map(|node| node.received).sum::<u32>();
+            let (mut asked, before) = (0, sent(&all));
+            for other in 0..size {
+                let key = format!("verbs/{other}/1");
+                if all.answer(rank, &key).is_none() {
+                    asked += 1;
+                    all.ask(rank, &key);
+                    all.run();
+                }
+                assert_eq!(all.answer(rank, &key), Some(&other.to_le_bytes()[..]));
+            }
+            // Lots at the edges of hosts are not whole at once.
+            assert!(asked <= SINGLE_VALUES + size / LOT + hosts, "{asked} requests");
+            assert!(sent(&all) - before <= limit + 40 * hosts, "{} messages", sent(&all) - before);
+        }
+    }
+
+    #[test]
+    fn a_value_that_changes_later_comes_by_a_new_request_alone() {
+        let mut all = Simulation::new(2, 64, 1);
+        (0..128).for_each(|rank| all.put(rank, &format!("a/{rank}"), &[1]));
+        for other in 64..128 {
+            all.ask(0, &format!("a/{other}"));
+            all.run();
+        }
+        all.put(100, "a/100", &[2]);
+        all.ask(0, "a/100");
+        all.run();
+        assert_eq!(all.answer(0, "a/100"), Some(&[2][..]));
     }
 
     #[test]
