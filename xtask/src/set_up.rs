@@ -102,7 +102,9 @@ pub(crate) fn provide<'a>(packages: &[(&'a str, &str)], run: Runner) -> Result<V
     if missing.is_empty() {
         return Ok(missing);
     }
-    let mut install = vec!["apt-get", "install", "-y", "--no-install-recommends", "--no-upgrade"];
+    // Where one of them would replace a package that the user has, apt-get stops instead.
+    let mut install =
+        vec!["apt-get", "install", "-y", "--no-install-recommends", "--no-upgrade", "--no-remove"];
     install.extend(&missing);
     let Some(sudo) = root() else {
         let install = install.join(" ");

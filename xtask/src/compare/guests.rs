@@ -20,21 +20,14 @@ use super::figures::{Figure, OVER_VERBS, PERFTEST, Reading, VERBS};
 use super::interference::{self, OthersCpuUse};
 use super::library::{Kind, compile};
 use super::record::{self, LibraryLine, Line, Machine, Record, Run};
+use super::unpacked::Unpacked;
 use super::{parse, report, say};
-use crate::command::{quoted, show};
+use crate::command::quoted;
 use crate::install;
 use crate::project::Project;
-use crate::set_up;
 use crate::steps::Steps;
 use crate::vm::{self, Kernel, Machines, Plan};
 
-/// The peers, and what compiles programs for them.
-const PACKAGES: &[(&str, &str)] = &[
-    ("openmpi-bin", "Open MPI, with UCX"),
-    ("libopenmpi-dev", "compiles for it"),
-    ("mpich", "MPICH, with UCX"),
-    ("libmpich-dev", "compiles for it"),
-];
 /// Longest time of a job, or of one of perftest's programs, seconds.
 const MAX_JOB_SECONDS: u32 = 40;
 
@@ -81,10 +74,13 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     }
     let _lock = interference::lock()?;
     let kernel = vm::set_up(project)?;
-    set_up::provide(PACKAGES, &show).context("the other MPIs can't be installed")?;
     let all = vec![Kind::Verbena, Kind::Mpich, Kind::OpenMpi];
     let kinds = if options.only.is_empty() { all } else { options.only.clone() };
-    compile_all(project, &kinds)?;
+    let peers = match kinds.iter().any(|kind| *kind != Kind::Verbena) {
+        true => Some(Unpacked::provide(project)?),
+        false => None,
+    };
+    compile_all(project, &kinds, peers.as_ref())?;
     let output = options
         .append
         .clone()
@@ -101,7 +97,7 @@ pub(crate) fn compare(project: &Project, options: &Options) -> Result<()> {
     if lines.is_empty() {
         lines.push(Line::Machine(Machine::here(project)));
     }
-    let contest = Contest { project, kernel, options };
+    let contest = Contest { project, kernel, peers, options };
     lines.extend(
         kinds
             .iter()
@@ -121,14 +117,15 @@ fn is_named(lines: &[Line], kind: &Kind) -> bool {
 }
 
 /// Builds ours, and the programs once for each library.
-fn compile_all(project: &Project, kinds: &[Kind]) -> Result<()> {
+fn compile_all(project: &Project, kinds: &[Kind], peers: Option<&Unpacked>) -> Result<()> {
     install::install_fastest(project, &Steps::start(project, "compare", false)?)?;
+    let sources = project.root.join("benches/osu");
     for kind in kinds {
-        let mpicc = match kind {
-            Kind::Verbena => project.prefix().join("bin/mpicc"),
-            other => PathBuf::from(format!("mpicc.{}", debian(*other))),
-        };
-        compile(&project.root.join("benches/osu"), &programs(project, *kind), &mpicc)?;
+        let programs = programs(project, *kind);
+        match peers.filter(|_| *kind != Kind::Verbena) {
+            Some(peers) => peers.compile(&sources, &programs, *kind)?,
+            None => compile(&sources, &programs, &project.prefix().join("bin/mpicc"))?,
+        }
     }
     Ok(())
 }
@@ -137,25 +134,25 @@ fn programs(project: &Project, kind: Kind) -> PathBuf {
     project.target.join("osu/guests").join(kind.name())
 }
 
-/// The ending of its commands' names in Debian.
-fn debian(kind: Kind) -> &'static str {
-    if kind == Kind::OpenMpi { "openmpi" } else { "mpich" }
-}
-
 /// The figures and the guests that they are measured in.
 struct Contest<'a> {
     project: &'a Project,
     kernel: Kernel,
+    /// The other libraries, if they take part.
+    peers: Option<Unpacked>,
     options: &'a Options,
 }
 
 impl Contest<'_> {
     /// All rounds.
     fn run(&self, kinds: &[Kind], lines: &mut Vec<Line>, record: &mut Record) -> Result<()> {
-        let bar = ProgressBar::new(u64::from(self.options.rounds) * kinds.len() as u64);
+        let total = u64::from(self.options.rounds) * kinds.len() as u64;
+        let bar = ProgressBar::new(total);
         bar.set_style(ProgressStyle::with_template(
             "{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}",
         )?);
+        // The time moves on during a boot; without a terminal there are lines instead.
+        bar.enable_steady_tick(Duration::from_secs(1));
         let mut last = BTreeMap::new();
         for line in lines.iter() {
             if let Line::Run(run) = line {
@@ -166,7 +163,11 @@ impl Contest<'_> {
             for at in 0..kinds.len() {
                 let kind = kinds[(at + turn as usize) % kinds.len()];
                 let round = last.get(kind.name()).unwrap_or(&0) + 1 + turn;
-                bar.set_message(format!("round {round} of {}", kind.name()));
+                let what = format!("round {round} of {}", kind.name());
+                if bar.is_hidden() {
+                    say(&format!("{what}, boot {} of {}", bar.position() + 1, total));
+                }
+                bar.set_message(what);
                 for run in self.boot(kind, round)? {
                     let line = Line::Run(run);
                     record.add(&line)?;
@@ -184,7 +185,10 @@ impl Contest<'_> {
         let settings = BTreeMap::from([(form.to_owned(), self.launch(kind, "PROGRAM"))]);
         let version = match kind {
             Kind::Verbena => Ok(format!("{form}, {}", self.options.set.join(" "))),
-            _ => record::version_of(self.project, debian(kind)),
+            _ => match &self.peers {
+                Some(peers) => peers.version(kind),
+                None => Err("it takes no part".to_owned()),
+            },
         };
         Line::Library(LibraryLine { name: kind.name().to_owned(), version, settings })
     }
@@ -238,7 +242,11 @@ impl Contest<'_> {
 
     /// For the shell of every guest.
     fn script(&self, kind: Kind) -> String {
-        let mut script = "ulimit -l unlimited\nif [ $VM_ID = 0 ]; then cd /tmp\n".to_owned();
+        let mut script = match &self.peers {
+            Some(peers) if kind != Kind::Verbena => peers.mount(),
+            _ => String::new(),
+        };
+        script += "ulimit -l unlimited\nvm_barrier begin\nif [ $VM_ID = 0 ]; then cd /tmp\n";
         script += "printf '#!/bin/sh\\nshift; exec sh -c \"$*\"\\n' >$VM_RESULTS/here; chmod +x $VM_RESULTS/here\n";
         // An unmeasured job first: code that runs for the first time after a boot is slow on an
         // emulated processor, and perftest runs later.

@@ -46,7 +46,7 @@ const PEERS: [(Kind, &[&str]); 3] = [
 /// Time limit of a peer's installation.
 const MAX_INSTALL_TIME: Duration = Duration::from_secs(900);
 /// Time limit of a compilation.
-const MAX_COMPILE_TIME: Duration = Duration::from_secs(120);
+pub(super) const MAX_COMPILE_TIME: Duration = Duration::from_secs(120);
 
 impl Kind {
     /// The column's head, and the folder's name.
@@ -124,16 +124,24 @@ pub(super) fn write_agent(project: &Project) -> Result<()> {
 
 /// Compiles the benchmark programs: for the standard ABI by our mpicc, for others by theirs.
 pub(crate) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<()> {
+    compile_by(sources, programs, || Command::new(mpicc), &[])
+}
+
+/// Compiles the programs of a folder with a compiler; `last` are its last words.
+pub(super) fn compile_by(
+    sources: &Path,
+    programs: &Path,
+    compiler: impl Fn() -> Command,
+    last: &[String],
+) -> Result<()> {
     std::fs::create_dir_all(programs)?;
     for entry in std::fs::read_dir(sources).with_context(|| format!("no {}", sources.display()))? {
         let source = entry?.path();
         if source.extension().is_some_and(|extension| extension == "c") {
             let program = programs.join(source.file_stem().unwrap_or_default());
-            let mut compiler = Command::new(mpicc);
-            quietly(
-                compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source),
-                MAX_COMPILE_TIME,
-            )?;
+            let mut compiler = compiler();
+            compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).args(last);
+            quietly(&mut compiler, MAX_COMPILE_TIME)?;
         }
     }
     Ok(())

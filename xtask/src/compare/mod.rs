@@ -18,6 +18,7 @@ mod machine_state;
 mod parse;
 mod record;
 mod report;
+mod unpacked;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

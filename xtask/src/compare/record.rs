@@ -135,14 +135,6 @@ impl Machine {
     }
 }
 
-/// The first line of the output of `mpiexec.NAME --version` that has a number in it.
-pub(super) fn version_of(project: &Project, name: &str) -> Result<String, String> {
-    let version = output_of(project, &format!("mpiexec.{name}"), &["--version"]);
-    let line =
-        version.lines().map(str::trim).find(|line| line.contains(|c: char| c.is_ascii_digit()));
-    line.map(|line| format!("{name}: {line}")).ok_or_else(|| format!("there is no mpiexec.{name}"))
-}
-
 /// The output of a command, or nothing.
 pub(super) fn output_of(project: &Project, program: &str, args: &[&str]) -> String {
     let mut command = std::process::Command::new(program);

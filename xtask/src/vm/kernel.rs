@@ -31,7 +31,7 @@ const PACKAGES: &[(&str, &str)] = &[
 ];
 
 /// Modules of guests; their dependencies are found out.
-const MODULES: [&str; 12] = [
+const MODULES: [&str; 13] = [
     "crc32_generic",
     "virtio_pci",
     "virtio_net",
@@ -39,6 +39,7 @@ const MODULES: [&str; 12] = [
     "9p",
     "overlay",
     "veth",
+    "macvlan",
     "sch_netem",
     "rdma_rxe",
     "ib_uverbs",
@@ -88,10 +89,13 @@ impl Kernel {
         Ok(Path::new(object).with_extension("ko"))
     }
 
-    /// The newest that was fetched and unpacked whole.
+    /// The newest that was fetched and unpacked whole, with all modules that guests need today.
     fn kept(home: &Path) -> Option<Kernel> {
         let folders = fs::read_dir(home).ok()?.flatten().map(|entry| entry.path());
-        let folder = folders.filter(|folder| folder.join("order").exists()).max()?;
+        let is_whole = |folder: &PathBuf| {
+            fs::read_to_string(folder.join("order")).is_ok_and(|order| has_modules(&order))
+        };
+        let folder = folders.filter(is_whole).max()?;
         Some(Kernel { version: folder.file_name()?.to_str()?.to_owned(), folder })
     }
 }
@@ -109,6 +113,16 @@ pub(crate) fn set_up(project: &Project) -> Result<Kernel> {
         Some(kernel) => Ok(kernel),
         None => fetch(&home).context("no kernel for the virtual machines"),
     }
+}
+
+/// Returns whether a list of files has all modules of guests.
+fn has_modules(order: &str) -> bool {
+    let is_there = |module: &str| {
+        order
+            .lines()
+            .any(|file| file.split('.').next().is_some_and(|name| name.replace('-', "_") == module))
+    };
+    MODULES.iter().all(|module| is_there(module))
 }
 
 fn fetch(home: &Path) -> Result<Kernel> {
@@ -136,6 +150,9 @@ fn fetch(home: &Path) -> Result<Kernel> {
     keep_image(&the_one_in(&unpacked.join("boot"), "vmlinuz-")?, &kept)?;
     keep_modules(&unpacked, &version, &kept)?;
     let folder = home.join(&version);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
     fs::rename(&kept, &folder)?;
     fs::remove_dir_all(&unpacked)?;
     Ok(Kernel { version, folder })
