@@ -136,7 +136,7 @@ impl Engine {
                 kinds.push(event::PORT_ACTIVE);
             }
             ("move", Some(port)) => {
-                port.generation += 1;
+                port.generation = port.generation.wrapping_add(1);
                 kinds.extend([event::LID_CHANGE, event::GID_CHANGE]);
             }
             ("dump", _) => eprintln!("{}", self.dump()),
