@@ -18,6 +18,8 @@ use crate::stand_in::{alone_by_seed, control, settings, transports};
 const NAME: &str = "seeds::every_fault_at_random_moments";
 /// The seeds of each test run.
 const SEEDS: Range<u64> = 0..6;
+/// Moments of a storm at which something happens; then it may come to its end.
+const MOST_MOMENTS: usize = 40;
 /// Steps of a storm.
 const STEPS: usize = 150;
 
@@ -148,11 +150,14 @@ fn run<T: HybridGet>(seed: u64, transports: Vec<T>, moments: &[&str], mut rng: R
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_micros(rng.below(30_000)));
+            for _ in 0..MOST_MOMENTS {
+                std::thread::sleep(Duration::from_micros(rng.below(60_000)));
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
                 control(pick(&mut rng, moments));
             }
-            control("up=1 loss=0 broken=0");
+            moments.iter().filter(|what| what.starts_with("up=")).for_each(|what| control(what));
         });
         storm(&mut job, &Weather { steps: STEPS, longest: 60_000, ..Weather::default() });
         is_over.store(true, Ordering::Relaxed);
