@@ -4,18 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::frame::control;
-use crate::transport::VerbsTransport;
+use crate::transport::{Flushing, VerbsTransport};
 
 /// How long requests go to a peer whose connection broke while this process ends.
 const RECONNECT_AT_END: Duration = Duration::from_secs(5);
-
-/// The end of a session under way.
-#[derive(Debug)]
-pub(crate) struct Flushing {
-    since: Instant,
-    /// Endpoints before this one were flushed when last looked at.
-    next: usize,
-}
 
 impl VerbsTransport {
     /// Returns whether the peers' devices have everything. A peer whose connection has broken

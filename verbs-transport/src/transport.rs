@@ -10,6 +10,7 @@
 //! endpoint is ready.
 
 use std::io;
+use std::time::Instant;
 
 use config::Registration;
 use fabric::{Peer, Reports};
@@ -24,7 +25,6 @@ use crate::datagram::queue::Datagrams;
 use crate::device::Port;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoints::Endpoints;
-use crate::flush::Flushing;
 use crate::limits::Config;
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
@@ -55,6 +55,14 @@ pub struct VerbsTransport {
     pub(crate) polls: u64,
     /// The end of the session, if it is under way.
     pub(crate) flushing: Option<Flushing>,
+}
+
+/// The end of a session under way.
+#[derive(Debug)]
+pub(crate) struct Flushing {
+    pub(crate) since: Instant,
+    /// The first endpoint that was not flushed when last looked at.
+    pub(crate) next: usize,
 }
 
 impl VerbsTransport {

@@ -2,8 +2,9 @@
 //! never installed: `mpicc` of the machine stays what it is.
 //!
 //! apt downloads the packages and what they need that the machine does not have. A guest lays the
-//! unpacked tree over its `/usr` ([`Unpacked::mount`]), so that the programs find each other where their
-//! packages put them. Programs are compiled on the host with the headers and libraries in the tree.
+//! unpacked tree over its `/usr` ([`Unpacked::mount`]), so that the programs find each other where
+//! their packages put them. Programs are compiled on the host with the headers and libraries in the
+//! tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};

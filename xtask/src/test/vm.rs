@@ -22,17 +22,17 @@ struct Case {
     name: &'static str,
     machines: Machines,
     /// Words in it stand for paths: `SUITE` stands for the conformance suite of the verbs
-    /// transport, `BIN` for the folder of installed programs, `STREAM`, `SINGLE`, `DYING` and `LARGE`
-    /// for C programs. `FOREIGN` stands for a job of this transport with peers in C and over another
-    /// crate. `MODULE` stands for a kernel module that replaces XPMEM.
+    /// transport, `BIN` for the folder of installed programs, `STREAM`, `SINGLE`, `DYING` and
+    /// `LARGE` for C programs. `FOREIGN` stands for a job of this transport with peers in C and
+    /// over another crate. `MODULE` stands for a kernel module that replaces XPMEM.
     command: &'static str,
     expected: &'static str,
     /// Packets must have been lost, and sent again.
     lossy: bool,
 }
 
-/// The last of three guests loses its power in the middle of a stream of messages. `mpiexec` reports
-/// that after five seconds of silence; the longer limit is for a busy machine.
+/// The last of three guests loses its power in the middle of a stream of messages. `mpiexec`
+/// reports that after five seconds of silence; the longer limit is for a busy machine.
 const DEATH: &str = r#"[ $VM_ID = 0 ] || exec sleep infinity
 left() { local name; for name in stream mpiexec dbclient; do pgrep -lx $name; done; }
 cd /tmp; ulimit -l unlimited
