@@ -15,13 +15,13 @@ pub(crate) unsafe fn alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_v
     let size = usize::try_from(size).map_err(|_| {
         Error::new(Class::Arg, format!("invalid size {size}: must not be negative"))
     })?;
-    crate::info::optional(info)?;
+    let alignment = alignment(&crate::info::optional(info)?)?;
     if baseptr.is_null() {
         return Err(null_argument("baseptr"));
     }
     let mut memory = std::ptr::null_mut();
     // SAFETY: `memory` is ours; alignment is a power of two.
-    if unsafe { libc::posix_memalign(&mut memory, ALIGNMENT, size.max(1)) } != 0 {
+    if unsafe { libc::posix_memalign(&mut memory, alignment, size.max(1)) } != 0 {
         return Err(Error::new(
             Class::NoMem,
             format!("out of memory: cannot allocate {size} bytes"),
@@ -29,6 +29,20 @@ pub(crate) unsafe fn alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_v
     }
     // SAFETY: the user passes the address of a pointer (MPI-5.0 §9.2).
     unsafe { put(baseptr.cast::<*mut c_void>(), memory, "baseptr") }
+}
+
+/// Returns the alignment that a hint asks for, at least [`ALIGNMENT`] (MPI-5.0 §9.2).
+fn alignment(info: &Info) -> Result<usize> {
+    let Some(value) = info.value("mpi_minimum_memory_alignment")? else { return Ok(ALIGNMENT) };
+    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<usize>().ok());
+    let wanted = number.filter(|number| number.is_power_of_two()).ok_or_else(|| {
+        let value = String::from_utf8_lossy(value);
+        let text = format!(
+            "invalid hint mpi_minimum_memory_alignment={value}: must be a power of two in bytes"
+        );
+        Error::new(Class::InfoValue, text)
+    })?;
+    Ok(wanted.max(ALIGNMENT))
 }
 
 pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {

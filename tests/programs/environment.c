@@ -119,6 +119,13 @@ static void memory(void)
     MPI_Alloc_mem(100000, MPI_INFO_NULL, &block);
     memset(block, 1, 100000);
     MPI_Free_mem(block);
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_minimum_memory_alignment", "65536");
+    MPI_Alloc_mem(10, info, &block);
+    SAME((uintptr_t)block % 65536, 0);
+    MPI_Free_mem(block);
+    MPI_Info_free(&info);
 }
 
 int main(int argc, char **argv)
