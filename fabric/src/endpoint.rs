@@ -13,8 +13,8 @@ mod traffic;
 use crate::header::Header;
 use crate::local_ranks::LocalRanks;
 use crate::transport::{
-    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
-    Transfer, Transport, WaitOn,
+    Caps, GetOrPush, HybridGet, Offload, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink,
+    Slot, Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -42,7 +42,13 @@ enum Transports<Intra, Inter> {
     MultiHost(Box<MultiHost<Intra, Inter>>),
 }
 
-const NO_CAPS: Caps = Caps { frame: 64, eager: 56, get_min: u64::MAX, put_min: u64::MAX };
+const NO_CAPS: Caps = Caps {
+    frame: 64,
+    eager: 56,
+    get_min: u64::MAX,
+    put_min: u64::MAX,
+    offload: Offload::Processor,
+};
 
 #[cold]
 fn no_transport(peer: Peer) -> PeerFailed {

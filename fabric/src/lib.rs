@@ -32,7 +32,7 @@ pub use request_id::{ProtocolId, RequestId, Token};
 pub use store::{InProcessStore, Store};
 pub use timer::Timer;
 pub use transport::{
-    Atomic, Caps, Chunks, GetOrPush, GiveUp, HybridGet, OneSided, Peer, PeerFailed, Post, Region,
-    Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Atomic, Caps, Chunks, GetOrPush, GiveUp, HybridGet, Offload, OneSided, OwnAtomics, Peer,
+    PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 pub use user_buf::UserBuf;

@@ -30,6 +30,22 @@ pub struct Caps {
     /// Smallest rendezvous that the sender may write with a put instead of pushing it. Pulled ones
     /// do not count; `u64::MAX` if the device has no put.
     pub put_min: u64,
+    /// Who carries out one-sided transfers.
+    pub offload: Offload,
+}
+
+/// Who carries out one-sided transfers, and towards whom its atomics are atomic. Ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Offload {
+    /// A processor of the peer when it makes progress, the caller itself, or nobody.
+    #[default]
+    Processor,
+    /// The peer's device, which has no atomics.
+    Device,
+    /// The peer's device. Its atomics are atomic towards each other.
+    DeviceAtomics,
+    /// The peer's device. Its atomics are atomic towards processors as well.
+    GlobalAtomics,
 }
 
 /// Access of a peer to registered memory.
@@ -67,6 +83,14 @@ pub enum Atomic {
         /// The value to write.
         new: u64,
     },
+}
+
+/// Atomics of this process's device on this process's memory: atomic towards those of peers, where
+/// processors are not ([`Offload::DeviceAtomics`]).
+pub trait OwnAtomics: fmt::Debug + Send {
+    /// Changes the 8 aligned bytes at `at` before it returns; returns the old value. `None`: the
+    /// device is gone, also for peers.
+    fn change(&self, at: UserBuf, what: Atomic) -> Option<u64>;
 }
 
 impl OneSided {
@@ -330,7 +354,8 @@ pub trait Transport {
     fn release(&mut self, _peer: Peer, _region: Region) {}
 
     /// Reads, writes or changes memory of `peer`: as many bytes of `region` from `at` on as the
-    /// local memory has. Transfers may overtake each other and frames. When a put has finished, its
+    /// local memory has. Transfers may overtake each other and frames, but atomics towards one peer
+    /// are carried out in the order begun. When a put has finished, its
     /// bytes are in place before any frame posted afterwards. The local memory must be valid and
     /// untouched until the end. Only an atomic can fail while the peer is alive: when a broken
     /// connection leaves it open whether it was done.

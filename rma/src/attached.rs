@@ -1,12 +1,15 @@
-//! The memory that a rank has attached to a dynamic window, as other ranks of its host see it.
+//! The memory that a rank has attached to a dynamic window, as other ranks see it.
 //!
-//! A table of [`Attached::BYTES`] bytes for each rank lies in memory that all of them map, zero at
-//! first. Its rank alone writes it. A reader finds the range that holds an address, and its region,
-//! without help of the rank; the transport then accesses the memory.
+//! A table of [`Attached::BYTES`] bytes, zero at first. Its rank alone writes it. A reader finds
+//! the range that holds an address, and its region, without help of the rank; the transport then
+//! accesses the memory. Ranks of the host share one table for each rank. A rank on another host
+//! has one of its own ([`PeerTable`]), with keys for its device, and reads a copy of it.
 //!
-//! The first word is a sequence number, odd while the table is written. A reader that meets a write
-//! finds nothing, and its operation travels in frames. A program must not access memory while it is
-//! detached; therefore what was found is valid for the access.
+//! Readers of shared memory: the first word is a sequence number, odd while the table is written. A
+//! reader that meets a write finds nothing. Readers of a copy: a device copies words in any order;
+//! therefore each slot ends with a check word, and one that was copied in part is not found. What
+//! is not found travels in frames. A program must not access memory while it is detached; therefore
+//! what was found is valid for the access.
 //!
 //! Invariant: memory that does not fit the table is not in it, and is accessed by frames.
 
@@ -24,8 +27,8 @@ pub struct Attached(UserBuf);
 const SLOTS: usize = 24;
 /// Words before the first slot: a cache line.
 const HEAD: usize = 8;
-/// Words of a slot: address, bytes and region; 0 bytes: vacant.
-const SLOT: usize = 5;
+/// Words of a slot: address, bytes, region and check word; 0 bytes: vacant.
+const SLOT: usize = 6;
 const REGION_WORDS: usize = Region::SIZE / 8;
 
 impl Attached {
@@ -35,7 +38,7 @@ impl Attached {
     /// Returns the table in `memory`, which is zero at first and shared by all ranks of the host.
     /// Panics if it is not [`Attached::BYTES`] long and aligned to 8 bytes.
     pub fn new(memory: UserBuf) -> Attached {
-        const { assert!(REGION_WORDS + 2 == SLOT && Region::SIZE.is_multiple_of(8)) };
+        const { assert!(REGION_WORDS + 3 == SLOT && Region::SIZE.is_multiple_of(8)) };
         assert!(memory.len() == Attached::BYTES && memory.addr().is_multiple_of(8));
         Attached(memory)
     }
@@ -69,15 +72,18 @@ impl Attached {
         self.word(0).store(sequence + 2, Ordering::Release);
     }
 
-    /// Adds memory of this rank, if there is space.
-    pub(crate) fn add(&self, memory: UserBuf, region: &Region) {
-        let Some(slot) = Attached::slots().find(|&slot| self.range(slot).1 == 0) else { return };
+    /// Adds memory of this rank; false if there is no space.
+    pub(crate) fn add(&self, memory: UserBuf, region: &Region) -> bool {
+        let vacant = Attached::slots().find(|&slot| self.range(slot).1 == 0);
+        let Some(slot) = vacant.filter(|_| !memory.is_empty()) else { return false };
         let region = region.encode();
-        let mut words = [memory.addr(), memory.len() as u64, 0, 0, 0];
+        let mut words = [memory.addr(), memory.len() as u64, 0, 0, 0, 0];
         for (word, bytes) in words[2..].iter_mut().zip(region.chunks_exact(8)) {
             *word = u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
         }
+        words[SLOT - 1] = check(&words);
         self.write(slot, words);
+        true
     }
 
     /// Removes the memory of this rank that begins at `base`, if it is there.
@@ -95,21 +101,125 @@ impl Attached {
     pub(crate) fn find(&self, begin: u64, end: u64) -> Option<(Region, u64)> {
         // Acquire: the words are read after it.
         let sequence = self.word(0).load(Ordering::Acquire);
-        let slot = Attached::slots().find(|&slot| {
-            let (base, bytes) = self.range(slot);
-            base <= begin && begin <= end && end - base <= bytes && bytes > 0
-        })?;
-        let base = self.range(slot).0;
-        let mut encoded = [0; Region::SIZE];
-        for (at, bytes) in encoded.chunks_exact_mut(8).enumerate() {
-            let word = self.word(slot + 2 + at).load(Ordering::Relaxed);
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
+        let holds = |&slot: &usize| holds(self.range(slot), begin, end);
+        let slot = Attached::slots().find(holds)?;
+        let words: [u64; SLOT] =
+            std::array::from_fn(|at| self.word(slot + at).load(Ordering::Relaxed));
         // The words were read before the number is read again.
         fence(Ordering::Acquire);
         let is_whole =
             sequence.is_multiple_of(2) && self.word(0).load(Ordering::Relaxed) == sequence;
-        if is_whole { Region::decode(&encoded).map(|region| (region, base)) } else { None }
+        if is_whole { region_of(&words) } else { None }
+    }
+}
+
+/// Returns the address after a range.
+fn end_of(range: &UserBuf) -> u64 {
+    range.addr() + range.len() as u64
+}
+
+/// Returns `len` bytes at an address if they lie in attached ranges, which may adjoin each other.
+pub(crate) fn locate(ranges: &[UserBuf], begin: u64, len: usize) -> Option<UserBuf> {
+    let holding = |at: u64| ranges.iter().find(|range| range.addr() <= at && at < end_of(range));
+    let Some(first) = holding(begin) else {
+        // No bytes may also begin where a range ends.
+        let last = ranges.iter().find(|range| len == 0 && end_of(range) == begin)?;
+        return Some(last.slice(last.len(), 0));
+    };
+    let (offset, end) = ((begin - first.addr()) as usize, begin.checked_add(len as u64)?);
+    if end <= end_of(first) {
+        return Some(first.slice(offset, len));
+    }
+    let mut covered = end_of(first);
+    while covered < end {
+        covered = end_of(holding(covered)?);
+    }
+    // SAFETY: each byte is in a range, by whose promise it may be accessed; the ranges are of one
+    // address space.
+    Some(unsafe { UserBuf::new(first.as_ptr().wrapping_add(offset), len) })
+}
+
+/// Returns whether a range of memory holds the addresses `begin .. end`.
+fn holds((base, bytes): (u64, u64), begin: u64, end: u64) -> bool {
+    base <= begin && begin <= end && end - base <= bytes && bytes > 0
+}
+
+/// Returns the region of a slot, and where it begins.
+fn region_of(slot: &[u64; SLOT]) -> Option<(Region, u64)> {
+    let mut encoded = [0; Region::SIZE];
+    for (bytes, word) in encoded.chunks_exact_mut(8).zip(&slot[2..]) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    Region::decode(&encoded).map(|region| (region, slot[0]))
+}
+
+/// Returns the check word of a slot: a hash of its other words.
+fn check(slot: &[u64; SLOT]) -> u64 {
+    let mix = |hash: u64, word: &u64| {
+        let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 32
+    };
+    slot[..SLOT - 1].iter().fold(1, mix)
+}
+
+/// The table of a rank on another host.
+#[derive(Debug)]
+pub(crate) struct PeerTable(Box<[AtomicU64]>);
+
+impl PeerTable {
+    /// Returns an empty table.
+    pub(crate) fn new() -> PeerTable {
+        PeerTable((0..Attached::BYTES / 8).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Returns its memory, for the device that reads it.
+    pub(crate) fn memory(&self) -> UserBuf {
+        // SAFETY: the words are alive while the table is, and change by atomics alone. The window
+        // keeps it until no device reads it any more.
+        unsafe { UserBuf::new(self.0.as_ptr().cast_mut().cast(), Attached::BYTES) }
+    }
+
+    /// Returns the table to write it.
+    pub(crate) fn table(&self) -> Attached {
+        Attached(self.memory())
+    }
+}
+
+/// The copy of a table that a device makes, and the addresses that are looked up in it.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    /// The table at the target.
+    pub(crate) table: Region,
+    /// The device copies.
+    pub(crate) is_begun: bool,
+    range: (u64, u64),
+    copy: Box<[AtomicU64]>,
+}
+
+impl Lookup {
+    /// Prepares to look up the addresses `begin .. end`.
+    pub(crate) fn new(table: Region, begin: u64, end: u64) -> Lookup {
+        let copy = PeerTable::new().0;
+        Lookup { table, is_begun: false, range: (begin, end), copy }
+    }
+
+    /// Returns the memory of the copy, which is valid as long as this.
+    pub(crate) fn memory(&self) -> UserBuf {
+        // SAFETY: as in `PeerTable::memory`. The operation keeps it until the transfer has ended.
+        unsafe { UserBuf::new(self.copy.as_ptr().cast_mut().cast(), Attached::BYTES) }
+    }
+
+    /// Returns the region that holds the addresses, and where it begins; `None` if no slot was
+    /// copied that does.
+    pub(crate) fn find(&self) -> Option<(Region, u64)> {
+        let (begin, end) = self.range;
+        let slots = self.copy[HEAD..].chunks_exact(SLOT);
+        let mut slots = slots
+            .map(|slot| std::array::from_fn::<u64, SLOT, _>(|at| slot[at].load(Ordering::Relaxed)));
+        let is_it = |slot: &[u64; SLOT]| {
+            holds((slot[0], slot[1]), begin, end) && check(slot) == slot[SLOT - 1]
+        };
+        slots.find(is_it).and_then(|slot| region_of(&slot))
     }
 }
 
@@ -127,6 +237,21 @@ mod tests {
     fn at(addr: u64, len: usize) -> UserBuf {
         // SAFETY: nothing accesses it.
         unsafe { UserBuf::new(addr as *mut u8, len) }
+    }
+
+    #[test]
+    fn ranges_that_adjoin_are_one() {
+        let ranges = [at(3000, 500), at(1000, 100), at(1100, 50)];
+        let find =
+            |begin, len| locate(&ranges, begin, len).map(|found| (found.addr(), found.len()));
+        for (begin, len) in [(1000, 100), (1000, 150), (1099, 2), (1100, 50), (1150, 0), (3499, 1)]
+        {
+            assert_eq!(find(begin, len), Some((begin, len)));
+        }
+        for (begin, len) in [(999, 2), (1000, 151), (1149, 2), (1150, 1), (2000, 0), (3400, 101)] {
+            assert_eq!(find(begin, len), None, "{len} bytes at {begin}");
+        }
+        assert_eq!(find(1000, usize::MAX), None);
     }
 
     fn region(key: u32) -> Region {
@@ -155,13 +280,43 @@ mod tests {
     fn what_does_not_fit_is_not_found() {
         with_table(|table| {
             let base = |index: usize| 1000 * (index as u64 + 1);
-            (0..=SLOTS).for_each(|index| table.add(at(base(index), 10), &region(index as u32)));
+            for index in 0..=SLOTS {
+                let is_added = table.add(at(base(index), 10), &region(index as u32));
+                assert_eq!(is_added, index < SLOTS);
+            }
             let is_found = |index: usize| table.find(base(index), base(index) + 1).is_some();
             assert!((0..SLOTS).all(is_found) && !is_found(SLOTS));
             table.remove(base(3));
             table.add(at(base(SLOTS), 10), &region(7));
             assert!(is_found(SLOTS) && !is_found(3));
         });
+    }
+
+    #[test]
+    fn a_copy_shows_whole_slots_alone() {
+        let peer = PeerTable::new();
+        peer.table().add(at(1000, 100), &region(1));
+        peer.table().add(at(5000, 8), &region(2));
+        let lookup = |begin, end| {
+            let lookup = Lookup::new(Region::default(), begin, end);
+            lookup.memory().copy_from(peer.memory());
+            lookup
+        };
+        assert_eq!(lookup(1010, 1100).find(), Some((region(1), 1000)));
+        assert_eq!(lookup(5000, 5009).find(), None);
+        // Any word of the slot that is older, or of another slot.
+        for word in 0..SLOT {
+            for other in [0, 77, 5000] {
+                let lookup = lookup(1010, 1020);
+                let cell = &lookup.copy[HEAD + word];
+                if cell.swap(other, Ordering::Relaxed) != other {
+                    assert_eq!(lookup.find(), None, "word {word} is {other}");
+                }
+            }
+        }
+        peer.table().remove(1000);
+        assert_eq!(lookup(1010, 1100).find(), None);
+        assert!(lookup(5000, 5008).find().is_some());
     }
 
     #[test]

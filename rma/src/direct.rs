@@ -15,7 +15,7 @@ use crate::atomic;
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::epoch::Hold;
-use crate::window::{LockBy, Remote, Window};
+use crate::window::{AtomicsBy, LockBy, Remote, Window};
 
 /// Calls that synchronise at once between two that make progress.
 const PROGRESS_EVERY: u32 = 64;
@@ -183,7 +183,8 @@ impl Window {
         old: UserBuf,
     ) -> bool {
         let found = self.reach(target, disp, old.len());
-        found.is_some_and(|at| atomic::change(at, primitive, operand, old))
+        !self.has_device_words()
+            && found.is_some_and(|at| atomic::change(at, primitive, operand, old))
     }
 
     /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Window::fetch_now`].
@@ -195,6 +196,13 @@ impl Window {
         old: UserBuf,
     ) -> bool {
         let found = self.reach(target, disp, old.len());
-        found.is_some_and(|at| atomic::change_equal(at, expected, new, old))
+        !self.has_device_words()
+            && found.is_some_and(|at| atomic::change_equal(at, expected, new, old))
+    }
+
+    /// Returns whether processors must not change some elements.
+    #[inline(always)]
+    fn has_device_words(&self) -> bool {
+        matches!(self.atomics, AtomicsBy::Devices(_))
     }
 }

@@ -2,19 +2,44 @@
 //!
 //! Elements of 1, 2, 4 or 8 aligned bytes are changed by processor atomics. All others are changed
 //! under the spin lock of the target's record ([`Control::alone`]), or, in windows without records,
-//! by the target alone. Which of the two it is depends on type and address only; therefore all
-//! accesses to an element agree.
+//! by the target alone. Where devices change elements of 8 aligned bytes, and are not atomic
+//! towards processors, the target's device changes all of them (`device_atomic`). What it is
+//! depends on type and address only; therefore all accesses to an element agree.
 
-use fabric::UserBuf;
+use fabric::{OwnAtomics, UserBuf};
 use objects::datatype::{Basic, Family};
-use objects::op::{BuiltinOp, PackedOp};
+use objects::op::{BuiltinOp, PackedOp, Primitive};
 use objects::{Area, Datatype};
 
 use crate::atomic;
 use crate::control::Control;
+use crate::device_atomic;
 
 /// Largest packed element, bytes.
 pub(crate) const MAX_SIZE: usize = 32;
+
+/// What changes elements in the memory of one rank.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Executor<'a> {
+    /// The record with the spin lock.
+    pub(crate) control: Option<&'a Control>,
+    /// The device that changes elements of 8 aligned bytes.
+    pub(crate) device: Option<&'a dyn OwnAtomics>,
+}
+
+impl Executor<'_> {
+    fn alone(&self, work: impl FnOnce()) {
+        match self.control {
+            Some(control) => control.alone(work),
+            None => work(),
+        }
+    }
+
+    /// Returns the device, if it changes elements of `size` bytes at that address.
+    fn device(&self, at: UserBuf, size: usize) -> Option<&dyn OwnAtomics> {
+        self.device.filter(|_| size == 8 && atomic::is_atomic(at, size))
+    }
+}
 
 /// A predefined type.
 #[derive(Clone, Debug)]
@@ -63,6 +88,11 @@ impl Element {
         usize::try_from(before.checked_add(self.span as u64)?).ok()
     }
 
+    /// Returns how one instruction does an operation; `None`: its elements have gaps.
+    pub(crate) fn primitive(&self, op: BuiltinOp) -> Option<Primitive> {
+        PackedOp::new(op, self.basic).map(PackedOp::primitive)
+    }
+
     /// Returns whether MPI_Compare_and_swap takes the type.
     pub(crate) fn is_comparable(&self) -> bool {
         use Family::{Byte, CInteger, Char, FortranInteger, Logical, MultiLanguage};
@@ -82,16 +112,17 @@ impl Element {
     pub(crate) fn combine(
         &self,
         op: BuiltinOp,
-        control: Option<&Control>,
+        by: Executor<'_>,
         at: UserBuf,
         data: &[u8],
         old: Option<&mut [u8]>,
     ) {
         match PackedOp::new(op, self.basic) {
-            Some(packed) if atomic::is_atomic(at, self.size) => {
-                atomic::combine(at, packed, data, old);
-            }
-            Some(packed) => alone(control, || {
+            Some(packed) if atomic::is_atomic(at, self.size) => match by.device(at, self.size) {
+                Some(device) => device_atomic::combine(device, at, packed, data, old),
+                None => atomic::combine(at, packed, data, old),
+            },
+            Some(packed) => by.alone(|| {
                 let mut found = vec![0; data.len()];
                 at.read(0, &mut found);
                 if let Some(old) = old {
@@ -100,7 +131,7 @@ impl Element {
                 packed.apply(data, &mut found);
                 at.write(0, &found);
             }),
-            None => alone(control, || self.combine_gapped(op, at, data, old)),
+            None => by.alone(|| self.combine_gapped(op, at, data, old)),
         }
     }
 
@@ -118,26 +149,22 @@ impl Element {
     /// packed; the type has no gaps.
     pub(crate) fn compare_swap(
         &self,
-        control: Option<&Control>,
+        by: Executor<'_>,
         at: UserBuf,
         (expected, new): (&[u8], &[u8]),
         old: &mut [u8],
     ) {
+        if let Some(device) = by.device(at, self.size) {
+            return device_atomic::compare_swap(device, at, (expected, new), old);
+        }
         if atomic::is_atomic(at, self.size) {
             return atomic::compare_swap(at, expected, new, old);
         }
-        alone(control, || {
+        by.alone(|| {
             at.read(0, old);
             if old == expected {
                 at.write(0, new);
             }
         });
-    }
-}
-
-fn alone(control: Option<&Control>, work: impl FnOnce()) {
-    match control {
-        Some(control) => control.alone(work),
-        None => work(),
     }
 }

@@ -55,8 +55,8 @@ impl Engine {
     /// Removes a window that no rank accesses any more.
     pub fn close<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) {
         if let Some(state) = self.windows.get_mut(&window) {
-            for (peer, region) in state.exports.drain() {
-                region.into_iter().for_each(|region| endpoint.release(peer, region));
+            for (peer, export) in state.exports.drain() {
+                export.release(endpoint, peer);
             }
         }
         self.windows.remove(window);
@@ -167,7 +167,7 @@ impl Engine {
                 window.locks.remove(rank);
                 if let Some(target) = window.targets.get_mut(&rank) {
                     target.lost = target.is_used().then(|| error.clone());
-                    (target.unacked, target.is_dirty) = (0, false);
+                    (target.unacked, target.is_dirty, target.atomics) = (0, false, 0);
                 }
             }
         }
@@ -178,10 +178,14 @@ impl Engine {
 
     /// Ends an operation.
     pub(crate) fn end(&mut self, id: RequestId, error: Option<Error>) {
+        let Some(operation) = self.operations.find(id) else { return };
+        // An operation without a request is reported by the next synchronisation.
+        let lost = error.clone().filter(|_| !operation.is_wanted);
         let Some((window, target)) = self.operations.end(id, error) else { return };
         if let Some(window) = self.windows.get_mut(&window) {
             let target = window.target(target);
             target.active = target.active.saturating_sub(1);
+            target.lost = target.lost.take().or(lost);
         }
     }
 }

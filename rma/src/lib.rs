@@ -10,14 +10,15 @@
 //! Completion: frames of a pair stay in order; therefore one acknowledged frame after them shows
 //! that all operations before it are done. Operations that return data and those of a device are
 //! counted as well.
-//! Accumulates are always executed by processors of the target's host, never by a device, and for
-//! each element by the same instructions on every way (`element`); therefore they are atomic
-//! towards each other, and in the order posted.
+//! Accumulates are executed by processors of the target's host, and single words of 8 bytes by a
+//! device (`device_atomic`) in windows where all accesses agree on that; for each element by the
+//! same method on every way (`element`). Therefore they are atomic towards each other, and in the
+//! order posted.
 //!
 //! Invariants: nothing that a peer sends can panic the engine or make it touch memory outside of
 //! the window. Memory grows with the targets used and the operations under way.
 
-#![deny(unsafe_code)] // allowed in `atomic`, `attached` and `control`
+#![deny(unsafe_code)] // allowed in `atomic`, `attached`, `control` and `device_atomic`
 
 mod atomic;
 mod attached;
@@ -25,10 +26,13 @@ mod blocked_on;
 mod check;
 mod conflict;
 mod control;
+mod describe;
+mod device_atomic;
 mod direct;
 mod element;
 mod engine;
 mod epoch;
+mod export;
 mod ledger;
 mod lock_queue;
 mod operations;
@@ -51,4 +55,4 @@ pub use direct::Unlocked;
 pub use engine::Engine;
 pub use fabric::RequestId;
 pub use origin::{Access, Place};
-pub use window::{LockBy, Memory, Remote, Window};
+pub use window::{AtomicsBy, LockBy, Memory, Remote, Window};

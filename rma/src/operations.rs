@@ -8,6 +8,8 @@ use fabric::{Region, RequestId};
 use objects::op::BuiltinOp;
 use objects::{Buffer, Error};
 
+use crate::attached::Lookup;
+use crate::device_atomic::DeviceAtomic;
 use crate::element::{Element, MAX_SIZE};
 use crate::segment::{Cursor, Layout};
 
@@ -19,6 +21,19 @@ pub(crate) enum Action {
     Accumulate(BuiltinOp, Element),
     Fetch(BuiltinOp, Element),
     Swap(Element, Box<[[u8; MAX_SIZE]; 2]>),
+}
+
+/// How an operation reaches the target's memory.
+#[derive(Debug)]
+pub(crate) enum Path {
+    /// In frames, which the target's processor serves.
+    Frames,
+    /// A device accesses it: the region, and its begin as a displacement.
+    Device(Region, i64),
+    /// A device first reads where it is.
+    Lookup(Box<Lookup>),
+    /// A device changes one element.
+    Atomic(Box<DeviceAtomic>),
 }
 
 /// An operation under way.
@@ -39,8 +54,7 @@ pub(crate) struct Operation {
     pub(crate) received: u64,
     /// Packed bytes that come back in all; 0 if none do.
     pub(crate) expected: u64,
-    /// The target's memory, while a device accesses it in place of frames.
-    pub(crate) device: Option<Region>,
+    pub(crate) path: Path,
     /// Transfers of the device that have not ended.
     pub(crate) transfers: u32,
     /// The user has a request for it.
@@ -48,9 +62,14 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    /// Returns true for an operation that changes elements.
+    pub(crate) fn is_accumulate(&self) -> bool {
+        !matches!(self.action, Action::Put | Action::Get)
+    }
+
     /// Returns true when nothing is to be posted and nothing is awaited.
     pub(crate) fn is_over(&self) -> bool {
-        let has_all = self.device.is_some() || self.received >= self.expected;
+        let has_all = !matches!(self.path, Path::Frames) || self.received >= self.expected;
         has_all && self.transfers == 0 && self.layout.is_end(self.cursor)
     }
 }

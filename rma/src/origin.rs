@@ -12,7 +12,7 @@ use objects::{Area, Buffer, Class, Datatype, Error, Result};
 
 use crate::element::{Element, MAX_SIZE};
 use crate::engine::{Engine, Posted};
-use crate::operations::{Action, Operation};
+use crate::operations::{Action, Operation, Path};
 use crate::outgoing::Item;
 use crate::rdma::Begun;
 use crate::segment::{Cursor, Layout, Segment, Space};
@@ -82,7 +82,8 @@ impl Engine {
         } else {
             &*state
         };
-        if state.is_direct(place.target) {
+        if state.is_direct(place.target) && !state.leaves_to_device(place.target, element.as_ref())
+        {
             direct(state, access, place, (disp, bytes), element);
             return Ok(None);
         }
@@ -97,7 +98,7 @@ impl Engine {
             return Ok(None);
         }
         let mut operation = operation;
-        operation.device = self.device_of(endpoint, peer, &operation);
+        operation.path = self.path_of(endpoint, peer, &operation, (disp, reach));
         self.begin(endpoint, peer, operation)
     }
 
@@ -109,7 +110,8 @@ impl Engine {
         peer: Peer,
         operation: Operation,
     ) -> Result<Option<RequestId>> {
-        let (sends, wanted) = (operation.device.is_none(), operation.is_wanted);
+        let sends = matches!(operation.path, Path::Frames);
+        let wanted = operation.is_wanted;
         let (window, rank) = (operation.window, operation.target);
         let id = self.operations.open(operation);
         if let Some(state) = self.windows.get_mut(&window) {
@@ -140,6 +142,12 @@ impl Engine {
             Begun::Nothing => {}
         }
         let Some(operation) = self.operations.find(id) else { return Ok(true) };
+        let target = self.windows.get(&operation.window).map(|window| &window.targets);
+        let target = target.and_then(|targets| targets.get(&operation.target));
+        // Accumulates of one origin are done in order.
+        if operation.is_accumulate() && target.is_some_and(|target| target.atomics > 0) {
+            return Ok(false);
+        }
         let rank = self.windows.get(&operation.window).map_or(0, |window| window.rank);
         let frame = endpoint.caps(peer).frame;
         while !operation.layout.is_end(operation.cursor) {
@@ -284,7 +292,7 @@ fn prepare(
         sent: 0,
         received: 0,
         expected: if returns { bytes } else { 0 },
-        device: None,
+        path: Path::Frames,
         transfers: 0,
         is_wanted,
     }
@@ -321,9 +329,8 @@ fn direct(
             let size = element.size;
             let mut old = [0; MAX_SIZE];
             if let Some(at) = window.locate_at(place.target, disp, size) {
-                let control = window.remotes[place.target as usize].control;
                 let values = (&expected[..size], &new[..size]);
-                element.compare_swap(control.as_ref(), at, values, &mut old[..size]);
+                element.compare_swap(window.executor(place.target), at, values, &mut old[..size]);
             }
             result.unpack(0, &old[..size]);
         }
@@ -360,11 +367,10 @@ fn combine(
 ) {
     let unit = (element.size, element.extent);
     let layout = layout(place, disp, unit, data.len() as u64);
-    let control = window.remotes[place.target as usize].control;
     let locate = |disp, len| window.locate_at(place.target, disp, len);
+    let by = window.executor(place.target);
     // The range was checked.
-    let _ =
-        target::combine_all(locate, control.as_ref(), element, op, layout.segments(), (data, old));
+    let _ = target::combine_all(locate, by, element, op, layout.segments(), (data, old));
 }
 
 /// Returns the displacement in bytes of a place that lies in the target's memory.

@@ -322,7 +322,8 @@ impl Engine {
         if !is_over {
             return None;
         }
-        state.has_frames = state.targets.values().any(Target::is_used);
+        state.has_frames =
+            state.targets.values().any(|target| target.is_used() || target.lost.is_some());
         let lost = match target {
             Some(rank) => state.targets.get_mut(&rank).and_then(|target| target.lost.take()),
             None => state.targets.values_mut().find_map(|target| target.lost.take()),

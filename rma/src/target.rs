@@ -7,8 +7,7 @@
 use fabric::{Header, Kind, Peer, UserBuf};
 use objects::op::BuiltinOp;
 
-use crate::control::Control;
-use crate::element::{Element, MAX_SIZE};
+use crate::element::{Element, Executor, MAX_SIZE};
 use crate::engine::Engine;
 use crate::outgoing::Item;
 use crate::segment::Segment;
@@ -86,8 +85,7 @@ impl Engine {
         let done = window.locate(disp, element.size).ok_or(Outside).map(|at| {
             let mut old = [0; MAX_SIZE];
             let old = &mut old[..element.size];
-            let control = window.remotes[window.rank as usize].control;
-            element.compare_swap(control.as_ref(), at, (expected, new), old);
+            element.compare_swap(window.executor(window.rank), at, (expected, new), old);
             Box::from(&*old)
         });
         self.reply(from, header, &[0; 8], done);
@@ -190,16 +188,15 @@ fn combine_here(
     if bytes != Some(data.0.len() as u64) {
         return Ok(());
     }
-    let control = window.remotes[window.rank as usize].control;
     let locate = |disp, len| window.locate(disp, len);
-    combine_all(locate, control.as_ref(), element, op, segments, data)
+    combine_all(locate, window.executor(window.rank), element, op, segments, data)
 }
 
 /// Combines packed elements with those of the segments; the second slice gets what they were. Both
 /// are as long as the segments' elements. All segments are checked before anything changes.
 pub(crate) fn combine_all(
     locate: impl Fn(i64, usize) -> Option<UserBuf>,
-    control: Option<&Control>,
+    by: Executor<'_>,
     element: &Element,
     op: BuiltinOp,
     segments: &[Segment],
@@ -212,7 +209,7 @@ pub(crate) fn combine_all(
         let memory = find(disp, count)?;
         let part = at..at + count as usize * element.size;
         let old = old.as_mut().map(|old| &mut old[part.clone()]);
-        element.combine(op, control, memory, &data[part], old);
+        element.combine(op, by, memory, &data[part], old);
         Ok(())
     })
 }

@@ -5,14 +5,16 @@
 //! addresses. Every access is checked at the origin, where the error can be named, and again at
 //! the target, which trusts no peer.
 
-use fabric::{Peer, Region, UserBuf};
+use fabric::{OwnAtomics, Peer, Region, UserBuf};
 use objects::{Class, Error, Group, Result};
 use rustc_hash::FxHashMap;
 
-use crate::attached::Attached;
+use crate::attached::{self, Attached};
 use crate::conflict::{Check, Hooks};
 use crate::control::Control;
+use crate::element::{Element, Executor};
 use crate::epoch::Epochs;
+use crate::export::Export;
 use crate::ledger::Ledger;
 use crate::lock_queue::LockQueue;
 
@@ -53,7 +55,7 @@ pub(crate) enum Described {
     Unknown,
     /// Requested; until it comes, operations travel in frames.
     Requested,
-    /// For the device.
+    /// For the device: the memory, or the table of attached memory.
     Region(Region),
     /// No device can access it.
     Nothing,
@@ -66,6 +68,18 @@ pub enum LockBy {
     Memory,
     /// By a message to the target.
     Message,
+}
+
+/// Who changes elements of 8 aligned bytes in accumulates. All ranks of a window agree.
+#[derive(Debug, Default)]
+pub enum AtomicsBy {
+    /// Processors of the target's host.
+    #[default]
+    Processors,
+    /// Devices too, since they are atomic towards processors.
+    Both,
+    /// The device of the target alone; this is that of the own memory.
+    Devices(Box<dyn OwnAtomics>),
 }
 
 /// The lock of one target.
@@ -90,9 +104,11 @@ pub(crate) struct Target {
     pub(crate) is_dirty: bool,
     /// Flushes and unlocks that are not acknowledged.
     pub(crate) unacked: u32,
+    /// Atomics of a device that are under way.
+    pub(crate) atomics: u32,
     pub(crate) lock: LockState,
     pub(crate) described: Described,
-    /// It has failed before its operations had ended.
+    /// The error of an operation that nothing has reported yet.
     pub(crate) lost: Option<Error>,
 }
 
@@ -127,13 +143,14 @@ pub struct Window {
     pub(crate) epochs: Epochs,
     pub(crate) locks: LockQueue,
     pub(crate) steps: Steps,
-    /// This rank's memory as described to origins on other hosts; `None`: no device can access it.
-    pub(crate) exports: FxHashMap<Peer, Option<Region>>,
+    /// This rank's memory as described to origins on other hosts.
+    pub(crate) exports: FxHashMap<Peer, Export>,
     /// An access that a target has refused.
     pub(crate) refused: Option<Error>,
     /// Operations were sent in frames that no flush of all targets has completed, or a target has
     /// refused one. While false there is nothing to flush.
     pub(crate) has_frames: bool,
+    pub(crate) atomics: AtomicsBy,
     /// Accesses are checked (`rma.check`).
     pub(crate) check: Option<Box<Check>>,
 }
@@ -166,6 +183,7 @@ impl Window {
             exports: FxHashMap::default(),
             refused: None,
             has_frames: false,
+            atomics: AtomicsBy::Processors,
             check: None,
         }
     }
@@ -173,6 +191,28 @@ impl Window {
     /// Has the general path refuse locks (the hint no_locks).
     pub fn forbid_locks(&mut self) {
         self.has_locks = false;
+    }
+
+    /// Sets who changes elements of 8 bytes in accumulates.
+    pub fn change_words_by(&mut self, atomics: AtomicsBy) {
+        self.atomics = atomics;
+    }
+
+    /// Returns what changes elements in the memory of a rank that this process accesses itself.
+    pub(crate) fn executor(&self, rank: u32) -> Executor<'_> {
+        let device = match &self.atomics {
+            AtomicsBy::Devices(own) if rank == self.rank => Some(&**own),
+            _ => None,
+        };
+        Executor { control: self.remotes[rank as usize].control.as_ref(), device }
+    }
+
+    /// Returns whether the target has to change elements that this process could access itself: by
+    /// its device.
+    pub(crate) fn leaves_to_device(&self, target: u32, element: Option<&Element>) -> bool {
+        matches!(self.atomics, AtomicsBy::Devices(_))
+            && target != self.rank
+            && element.is_some_and(|element| element.size == 8)
     }
 
     /// Has all accesses checked; `name` describes the window in reports.
@@ -228,9 +268,7 @@ impl Window {
     pub(crate) fn locate(&self, disp: i64, len: usize) -> Option<UserBuf> {
         match &self.memory {
             Memory::Fixed(memory) => part(*memory, disp, len),
-            Memory::Dynamic(attached) => attached
-                .iter()
-                .find_map(|memory| part(*memory, disp.wrapping_sub(memory.addr() as i64), len)),
+            Memory::Dynamic(ranges) => attached::locate(ranges, disp as u64, len),
         }
     }
 
@@ -302,7 +340,7 @@ impl Window {
     }
 
     /// Attaches memory to a dynamic window. `region` describes it for ranks of this host.
-    pub fn attach(&mut self, memory: UserBuf, region: Option<Region>) -> Result<()> {
+    pub(crate) fn attach(&mut self, memory: UserBuf, region: Option<Region>) -> Result<()> {
         let Memory::Dynamic(attached) = &mut self.memory else { return Err(not_dynamic()) };
         let overlaps = |other: &UserBuf| {
             memory.addr() < other.addr() + other.len() as u64
@@ -328,7 +366,7 @@ impl Window {
     }
 
     /// Detaches the memory that begins at `base`.
-    pub fn detach(&mut self, base: u64) -> Result<()> {
+    pub(crate) fn detach(&mut self, base: u64) -> Result<()> {
         let Memory::Dynamic(attached) = &mut self.memory else { return Err(not_dynamic()) };
         let found = attached.iter().position(|memory| memory.addr() == base).ok_or_else(|| {
             let text = format!("no memory is attached that begins at {base:#x}");

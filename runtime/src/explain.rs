@@ -170,7 +170,8 @@ fn windows(by_memory: bool, has_device: bool, is_helped: bool) -> String {
                  copy; ";
     }
     if has_device {
-        text += "between hosts, put and get by the RDMA device after the first; ";
+        text += "between hosts, put and get by the RDMA device after the first, and atomics of 8 \
+                 bytes in windows that leave them to it (hint verbena_device_atomics); ";
     }
     text += "all else by messages, which the target answers ";
     text += match is_helped {
@@ -244,7 +245,13 @@ mod tests {
 
     #[test]
     fn the_method_of_large_messages_on_a_host_is_named() {
-        let caps = |get_min| Caps { frame: 1 << 18, eager: 1 << 16, get_min, put_min: u64::MAX };
+        let caps = |get_min| Caps {
+            frame: 1 << 18,
+            eager: 1 << 16,
+            get_min,
+            put_min: u64::MAX,
+            offload: fabric::Offload::Processor,
+        };
         let text = |get_min, has_xpmem| single_copy(&caps(get_min), has_xpmem, None);
         assert!(text(1 << 17, true).starts_with("chosen: XPMEM, for messages from 128K on while "));
         assert!(text(1 << 15, true).starts_with("chosen: XPMEM, for messages while the sender"));

@@ -81,7 +81,7 @@ pub struct Win {
 }
 
 /// The hints of windows with their defaults (MPI-5.0 §12.2.1, §12.2.3).
-const HINTS: [(&str, &str); 7] = [
+const HINTS: [(&str, &str); 8] = [
     ("no_locks", "false"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("accumulate_ops", "same_op_no_op"),
@@ -89,7 +89,12 @@ const HINTS: [(&str, &str); 7] = [
     ("same_size", "false"),
     ("same_disp_unit", "false"),
     ("alloc_shared_noncontig", "false"),
+    (DEVICE_ATOMICS, "auto"),
 ];
+
+/// The hint by which a window's accumulates on elements of 8 bytes are left to RDMA devices
+/// (`true`), or never are (`false`).
+pub(crate) const DEVICE_ATOMICS: &str = "verbena_device_atomics";
 
 /// Describes a window of that name and so many ranks.
 pub(crate) fn describe(name: &str, ranks: u32) -> String {

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod create;
+mod offer;
 pub mod quick;
 pub mod sync;
 

@@ -7,7 +7,7 @@
 //!
 //! `post` and `poll` are the data path; `transport` implements the trait.
 
-use fabric::{Caps, Peer, PeerFailed};
+use fabric::{Caps, Offload, Peer, PeerFailed};
 
 use crate::blocks::BodyBlocks;
 use crate::control::Control;
@@ -229,5 +229,6 @@ fn caps(segment: &Segment, settings: &Settings) -> Caps {
             SingleCopy::Off => u64::MAX,
         },
         put_min: u64::MAX,
+        offload: Offload::Processor,
     }
 }

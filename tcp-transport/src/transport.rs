@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Instant;
 
-use fabric::{Caps, Header, Peer, Reports, Store};
+use fabric::{Caps, Header, Offload, Peer, Reports, Store};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -263,7 +263,13 @@ fn limits(settings: &Settings, max_links: usize) -> Limits {
     let busy_eager = eager.min(BUSY_EAGER_MAX);
     // A body of `eager` bytes has 8 bytes in front if its sender waits for the match.
     let frame = settings.frame.max(eager + 8);
-    let idle = Caps { frame, eager, get_min: busy_eager as u64 + 1, put_min: u64::MAX };
+    let idle = Caps {
+        frame,
+        eager,
+        get_min: busy_eager as u64 + 1,
+        put_min: u64::MAX,
+        offload: Offload::Processor,
+    };
     Limits { idle, busy: Caps { eager: busy_eager, ..idle }, max_links }
 }
 

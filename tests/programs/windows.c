@@ -113,6 +113,9 @@ static void shared(const char *noncontig)
         MPI_Win_shared_query(win, other, &found, &unit, &theirs);
         SAME(found, other % 4 == 3 ? 0 : 1000 * sizeof(int));
         SAME(unit, sizeof(int));
+        CHECK((found == 0) == (theirs == NULL), "%ld bytes at %p", (long)found, (void *)theirs);
+        if (found == 0)
+            continue;
         if (strcmp(noncontig, "false") == 0 && expected)
             CHECK(theirs == expected, "the memory of rank %d is not adjacent", other);
         expected = theirs + found / sizeof(int);
@@ -123,6 +126,29 @@ static void shared(const char *noncontig)
     SAME(*theirs, 0);
     check_object(win);
     free_window(&win);
+}
+
+/* One access to memory that was attached in two parts, which adjoin. */
+static void adjoining(MPI_Win win, int next, int before)
+{
+    int memory[6] = {0}, values[4] = {rank, rank + 1, rank + 2, rank + 3}, old[4];
+    MPI_Aint address, theirs;
+    MPI_Win_attach(win, memory + 3, 3 * sizeof(int));
+    MPI_Win_attach(win, memory, 3 * sizeof(int));
+    MPI_Get_address(memory + 1, &address);
+    MPI_Sendrecv(&address, 1, MPI_AINT, before, 0, &theirs, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Win_fence(0, win);
+    MPI_Put(values, 4, MPI_INT, next, theirs, 4, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    MPI_Get_accumulate(values, 4, MPI_INT, old, 4, MPI_INT, next, theirs, 4, MPI_INT, MPI_SUM, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    for (int i = 0; i < 4; i++) {
+        SAME(old[i], rank + i);
+        SAME(memory[1 + i], 2 * (before + i));
+    }
+    SAME(memory[0] + memory[5], 0);
+    MPI_Win_detach(win, memory);
+    MPI_Win_detach(win, memory + 3);
 }
 
 static void dynamic(void)
@@ -155,6 +181,14 @@ static void dynamic(void)
     int code = MPI_Put(&value, 1, MPI_INT, next, 64, 1, MPI_INT, win);
     int later = MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
     RAISES(MPI_ERR_RMA_RANGE, code != MPI_SUCCESS ? code : later);
+    MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+    code = MPI_Get(&value, 1, MPI_INT, next, 64, 1, MPI_INT, win);
+    later = MPI_Win_flush(next, win);
+    RAISES(MPI_ERR_RMA_RANGE, code != MPI_SUCCESS ? code : later);
+    code = MPI_Fetch_and_op(&value, &value, MPI_INT, next, 64, MPI_SUM, win);
+    later = MPI_Win_unlock(next, win);
+    RAISES(MPI_ERR_RMA_RANGE, code != MPI_SUCCESS ? code : later);
+    adjoining(win, next, before);
     free_window(&win);
 }
 

@@ -63,6 +63,7 @@ const UNSAFE: &[&str] = &[
     "progress/src/waiter.rs",
     "rma/src/attached.rs",
     "rma/src/control.rs",
+    "rma/src/device_atomic.rs",
     "rma/src/atomic.rs",
     "runtime/src/abort.rs",
     "runtime/src/announcement.rs",
@@ -100,6 +101,7 @@ const UNSAFE: &[&str] = &[
     "verbs-transport/src/endpoint/send_queue.rs",
     "verbs-transport/src/ibv/",
     "verbs-transport/src/memory.rs",
+    "verbs-transport/src/own_atomics.rs",
     "verbs-transport/src/uffd.rs",
 ];
 

@@ -4,11 +4,13 @@
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
 use fabric::sim::{Options, Rng, SimTransport, fabric};
-use fabric::{Caps, Peer, protocol};
+use fabric::{Caps, Offload, Peer, protocol};
 use objects::datatype::Counting::Int;
 use objects::op::BuiltinOp;
 use objects::{Datatype, Group};
-use rma::{Access, Control, Engine, LockBy, Memory, Place, Remote, Unlocked, WaitsFor, Window};
+use rma::{
+    Access, AtomicsBy, Control, Engine, LockBy, Memory, Place, Remote, Unlocked, WaitsFor, Window,
+};
 use tests::bytes::{Bytes, Shape};
 
 /// The window's id, and a part of a window that one origin has for itself, in bytes and in ints.
@@ -26,7 +28,13 @@ fn seed() -> u64 {
 
 /// Small frames, few slots, long delays.
 const ROUGH: Options = Options {
-    caps: Caps { frame: 200, eager: 100, get_min: u64::MAX, put_min: u64::MAX },
+    caps: Caps {
+        frame: 200,
+        eager: 100,
+        get_min: u64::MAX,
+        put_min: u64::MAX,
+        offload: Offload::Processor,
+    },
     max_delay: 40,
     max_in_flight: 3,
     no_space_permille: 300,
@@ -249,6 +257,224 @@ fn a_device_needs_no_progress_of_the_target() {
     assert_eq!((back.read(), &job.memory[1].read()[20..28]), (second.clone(), &second[..]));
     for (engine, transport) in job.engines.iter_mut().zip(&mut job.transports) {
         engine.close(transport, ID);
+    }
+}
+
+/// A job of dynamic windows whose memory a device accesses.
+fn dynamic_job(ranks: u32, seed: u64, one_sided: fabric::sim::Manner) -> Job {
+    let caps = Caps { get_min: 1, put_min: 1, offload: Offload::Device, ..ROUGH.caps };
+    let remote = Remote { unit: 1, is_distant: true, ..Remote::default() };
+    let engine = |rank: u32| {
+        let mut engine = Engine::new();
+        let (group, remotes) = (Group::world(ranks), vec![remote; ranks as usize]);
+        let own = Memory::Dynamic(Vec::new());
+        engine.open(Window::new((ID, rank), group, own, remotes, LockBy::Message));
+        engine.fence(ID, false).expect("a fence");
+        engine
+    };
+    Job {
+        transports: fabric(ranks, seed, Options { caps, one_sided, ..ROUGH }),
+        engines: (0..ranks).map(engine).collect(),
+        memory: Vec::new(),
+    }
+}
+
+/// Memory is attached, detached and attached again at the same addresses while others access what
+/// is attached. A device that used the registration of memory that was detached would end the test.
+#[test]
+fn attached_memory_is_never_stale() {
+    use fabric::sim::Manner::{Immediate, Later, Refused, Whim};
+    const BLOCK: usize = 64;
+    for at in 0..40 {
+        let (ranks, seed) = ([2, 3, 4][at % 3], seed() + 300 + at as u64);
+        let mut job = dynamic_job(ranks as u32, seed, [Later, Whim, Immediate, Refused][at % 4]);
+        let mut rng = Rng::new(seed);
+        // More blocks than a table describes.
+        let blocks: Vec<Bytes> =
+            (0..30 * ranks).map(|_| Bytes::new(Shape::Run, &[0; BLOCK])).collect();
+        let mut model = vec![[0_u8; BLOCK]; blocks.len()];
+        let mut attached = vec![false; blocks.len()];
+        for round in 0..8 {
+            for (index, block) in blocks.iter().enumerate() {
+                let rank = index % ranks;
+                let (engine, transport) = (&mut job.engines[rank], &mut job.transports[rank]);
+                if rng.chance(500) {
+                    attached[index] ^= true;
+                    let memory = block.memory();
+                    match attached[index] {
+                        true => engine.attach(transport, ID, memory, None).expect("attached"),
+                        false => {
+                            let base = memory.addr();
+                            engine.detach_memory(transport, ID, base).expect("detached");
+                        }
+                    }
+                }
+            }
+            let mut keep: Vec<(Bytes, Vec<u8>)> = Vec::new();
+            for (index, block) in blocks.iter().enumerate().filter(|&(index, _)| attached[index]) {
+                let (target, origin) = (index % ranks, rng.below(ranks as u64) as usize);
+                let (from, len) = (rng.below(BLOCK as u64 / 2), 1 + rng.below(BLOCK as u64 / 2));
+                let bytes = from as usize..(from + len) as usize;
+                let disp = (block.memory().addr() + from) as i64;
+                let datatype = Datatype::byte().clone();
+                let place = Place { target: target as u32, disp, count: len, datatype };
+                if rng.chance(500) {
+                    let new: Vec<u8> = (0..len).map(|_| rng.bits() as u8).collect();
+                    let data = Bytes::new(Shape::Run, &new);
+                    job.start(origin, Access::Put(data.buffer()), &place);
+                    model[index][bytes].copy_from_slice(&new);
+                    keep.push((data, new));
+                } else {
+                    let space = Bytes::for_receive(Shape::Run, len as usize);
+                    job.start(origin, Access::Get(space.buffer()), &place);
+                    keep.push((space, model[index][bytes].to_vec()));
+                }
+            }
+            job.flush();
+            for (found, expected) in keep {
+                assert_eq!(found.read(), expected, "round {round}, seed {seed}");
+            }
+            for (block, expected) in blocks.iter().zip(&model) {
+                assert_eq!(block.read(), expected, "round {round}, seed {seed}");
+            }
+        }
+        for (engine, transport) in job.engines.iter_mut().zip(&mut job.transports) {
+            engine.close(transport, ID);
+        }
+        assert_eq!(job.transports[0].registered(), 0, "seed {seed}");
+    }
+}
+
+/// Once an origin knows the table, it accesses memory that is attached later while the target makes
+/// no progress.
+#[test]
+fn attached_memory_is_accessed_without_the_target() {
+    let mut job = dynamic_job(2, seed(), fabric::sim::Manner::Later);
+    let blocks = [1, 2].map(|byte| Bytes::new(Shape::Run, &[byte; 16]));
+    let place = |block: &Bytes| Place {
+        target: 1,
+        disp: block.memory().addr() as i64,
+        count: 16,
+        datatype: Datatype::byte().clone(),
+    };
+    let back = Bytes::for_receive(Shape::Run, 16);
+    for (turn, block) in blocks.iter().enumerate() {
+        let memory = block.memory();
+        job.engines[1].attach(&mut job.transports[1], ID, memory, None).expect("attached");
+        job.start(0, Access::Get(back.buffer()), &place(block));
+        if turn == 0 {
+            job.flush();
+        }
+    }
+    let (engine, transport) = (&mut job.engines[0], &mut job.transports[0]);
+    engine.flush_all(transport, ID).expect("a flush begins");
+    for _ in 0..10_000 {
+        protocol::progress(transport, engine);
+    }
+    assert!(engine.poll_flush(ID, None).is_some(), "the flush waits for the target");
+    assert_eq!(back.read(), [2; 16]);
+}
+
+/// Accumulates on words of its own by each origin, some by the target's device and some in frames,
+/// are in order: each returns what those before it have left. All together lose no addition.
+#[test]
+fn accumulates_of_a_device_are_in_order() {
+    use fabric::sim::Manner::{Immediate, Later, Refused, Whim};
+    const OPS: [BuiltinOp; 4] =
+        [BuiltinOp::Sum, BuiltinOp::Sum, BuiltinOp::NoOp, BuiltinOp::Replace];
+    let long = Datatype::predefined(0x20b).expect("MPI_LONG_LONG");
+    for at in 0..40 {
+        let (ranks, seed) = ([2, 3][at as usize % 2], seed() + 500 + at);
+        let caps = Caps { get_min: 1, offload: Offload::GlobalAtomics, ..ROUGH.caps };
+        let one_sided = [Later, Whim, Immediate, Refused][at as usize % 4];
+        let mut job = Job::new(ranks, seed, Options { caps, one_sided, ..ROUGH });
+        for engine in &mut job.engines {
+            engine.fence(ID, false).expect("a fence");
+            engine.window_mut(ID).expect("a window").change_words_by(AtomicsBy::Both);
+        }
+        let mut rng = Rng::new(seed);
+        let base = |rank: usize| job.memory[rank].memory().addr();
+        // Displacements in units of 4, of the first words that are aligned.
+        let first: Vec<i64> =
+            (0..ranks as usize).map(|rank| base(rank).wrapping_neg() as i64 % 8 / 4).collect();
+        if (0..ranks as usize).any(|rank| !base(rank).is_multiple_of(4)) {
+            continue;
+        }
+        let mut model = vec![vec![[0_i64; 2]; ranks as usize]; ranks as usize];
+        let mut sums = vec![0_i64; ranks as usize];
+        for round in 0..12 {
+            let mut keep: Vec<(Bytes, i64)> = Vec::new();
+            for (origin, own_words) in model.iter_mut().enumerate() {
+                for _ in 0..6 {
+                    let target = rng.below(ranks.into()) as usize;
+                    let word = rng.below(2) as usize;
+                    let words = &mut own_words[target];
+                    let place = |disp: i64, count: u64| Place {
+                        target: target as u32,
+                        disp: first[target] + 2 * disp,
+                        count,
+                        datatype: long.clone(),
+                    };
+                    let own = 8 + 2 * origin as i64;
+                    let value = rng.below(1000) as i64;
+                    let data = Bytes::new(Shape::Run, &value.to_ne_bytes());
+                    let space = Bytes::for_receive(Shape::Run, 8);
+                    match rng.below(4) {
+                        0 => {
+                            // Both words: no device does that.
+                            let both = [value.to_ne_bytes(); 2].concat();
+                            let both = Bytes::new(Shape::Run, &both);
+                            let add = Access::Accumulate(BuiltinOp::Sum, both.buffer());
+                            job.start(origin, add, &place(own, 2));
+                            words.iter_mut().for_each(|word| *word += value);
+                            keep.push((data, value));
+                            keep.push((both, i64::MIN));
+                        }
+                        1 => {
+                            let expected = words[word] + rng.below(2) as i64;
+                            let other = Bytes::new(Shape::Run, &expected.to_ne_bytes());
+                            let (other_buffer, new) = (other.buffer(), data.buffer());
+                            let swap = Access::Swap(other_buffer, new, space.buffer());
+                            job.start(origin, swap, &place(own + word as i64, 1));
+                            keep.push((space, words[word]));
+                            keep.push((other, expected));
+                            if words[word] == expected {
+                                words[word] = value;
+                            }
+                        }
+                        2 => {
+                            let add = Access::Accumulate(BuiltinOp::Sum, data.buffer());
+                            job.start(origin, add, &place(0, 1));
+                            sums[target] += value;
+                            keep.push((data, value));
+                        }
+                        _ => {
+                            let op = rng.pick(&OPS).expect("an operation");
+                            let fetch = Access::Fetch(op, data.buffer(), space.buffer());
+                            job.start(origin, fetch, &place(own + word as i64, 1));
+                            keep.push((space, words[word]));
+                            keep.push((data, value));
+                            words[word] = match op {
+                                BuiltinOp::Sum => words[word] + value,
+                                BuiltinOp::Replace => value,
+                                _ => words[word],
+                            };
+                        }
+                    }
+                    if rng.chance(300) {
+                        job.progress();
+                    }
+                }
+            }
+            job.flush();
+            for (found, expected) in keep.iter().filter(|(_, expected)| *expected != i64::MIN) {
+                assert_eq!(found.read(), expected.to_ne_bytes(), "round {round}, seed {seed}");
+            }
+            for (target, sum) in sums.iter().enumerate() {
+                let at = 4 * first[target] as usize;
+                assert_eq!(job.memory[target].read()[at..at + 8], sum.to_ne_bytes(), "seed {seed}");
+            }
+        }
     }
 }
 

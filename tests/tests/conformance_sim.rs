@@ -3,7 +3,7 @@
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
 use fabric::sim::{Manner, Options, fabric};
-use fabric::{Caps, Peer};
+use fabric::{Caps, Offload, Peer};
 use pt2pt::{Mode, Settings};
 use tests::bytes::Shape;
 use tests::conformance::{Job, Weather, dying_peer, garbage, one_sided, pattern, run, storm};
@@ -14,7 +14,13 @@ fn seed() -> u64 {
 
 /// Small frames, few slots, long delays, reads that do as they please.
 const ROUGH: Options = Options {
-    caps: Caps { frame: 512, eager: 200, get_min: 3000, put_min: u64::MAX },
+    caps: Caps {
+        frame: 512,
+        eager: 200,
+        get_min: 3000,
+        put_min: u64::MAX,
+        offload: Offload::Processor,
+    },
     max_delay: 40,
     max_in_flight: 3,
     no_space_permille: 300,
@@ -54,13 +60,25 @@ fn writes_at_once() {
 
 #[test]
 fn smallest_frames_without_reads() {
-    let caps = Caps { frame: 64, eager: 56, get_min: u64::MAX, put_min: u64::MAX };
+    let caps = Caps {
+        frame: 64,
+        eager: 56,
+        get_min: u64::MAX,
+        put_min: u64::MAX,
+        ..Options::default().caps
+    };
     suite(Options { caps, max_in_flight: 1, ..Options::default() });
 }
 
 #[test]
 fn large_frames_and_late_reads() {
-    let caps = Caps { frame: 16384, eager: 16376, get_min: 16377, put_min: u64::MAX };
+    let caps = Caps {
+        frame: 16384,
+        eager: 16376,
+        get_min: 16377,
+        put_min: u64::MAX,
+        ..Options::default().caps
+    };
     suite(Options { caps, one_sided: Manner::Later, max_delay: 10, ..Options::default() });
 }
 

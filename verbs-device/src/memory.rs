@@ -97,15 +97,31 @@ pub(crate) fn write(addr: u64, bytes: &[u8]) -> bool {
     bytes.is_empty() || copied == bytes.len() as isize
 }
 
-/// Changes an aligned word of this process in one step, and returns the old value; `None` if it
-/// is not there. `compare` is `None` for an addition.
-pub(crate) fn atomic(addr: u64, compare: Option<u64>, operand: u64) -> Option<u64> {
+/// Changes an aligned word of this process, and returns the old value; `None` if it is not there.
+/// `compare` is `None` for an addition. In one step for other accesses of the device, and, if
+/// `is_global`, for processors as well; otherwise what they write between the two steps is lost.
+pub(crate) fn atomic(
+    addr: u64,
+    compare: Option<u64>,
+    operand: u64,
+    is_global: bool,
+) -> Option<u64> {
     if !addr.is_multiple_of(8) || read(addr, 8).is_none() {
         return None;
     }
     // SAFETY: the word is aligned, was readable just now, and is registered for atomics of the
     // device, as the caller has checked: the program accesses it as other threads' memory.
     let word = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
+    if !is_global {
+        let old = word.load(Ordering::SeqCst);
+        std::thread::yield_now();
+        match compare {
+            None => word.store(old.wrapping_add(operand), Ordering::SeqCst),
+            Some(expected) if expected == old => word.store(operand, Ordering::SeqCst),
+            Some(_) => {}
+        }
+        return Some(old);
+    }
     Some(match compare {
         None => word.fetch_add(operand, Ordering::SeqCst),
         Some(expected) => word
@@ -136,6 +152,6 @@ mod tests {
         assert_eq!(read(bytes.as_ptr() as u64, 3), Some(bytes.to_vec()));
         assert_eq!(read(8, 3), None);
         assert!(!write(8, &bytes));
-        assert_eq!(atomic(8, None, 1), None);
+        assert_eq!(atomic(8, None, 1, true), None);
     }
 }

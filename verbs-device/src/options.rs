@@ -24,13 +24,15 @@
 //! - `inline=N`: most bytes inline (otherwise 220)
 //! - `srq=N`: most receives of a shared queue (otherwise 32767)
 //! - `reads=N`: reads under way on a queue pair (otherwise 16)
-//! - `atomics=0`: none (otherwise 1)
+//! - `atomics=N`: 0: none; 1: towards each other alone; 2: towards processors too (otherwise 1)
 //! - `odp=1`: on-demand paging (otherwise 0)
 //! - `copies=N`: what `ibv_is_fork_initialized` answers: 0, 1, 2 (the kernel copies); 9: absent
 //!   (otherwise 2)
 //! - `sysfs=PATH`: folder in place of /sys/class/infiniband (otherwise that)
 
 use std::time::Duration;
+
+use verbs_transport::ibv::layout::{ATOMIC_DEVICE, ATOMIC_GLOBAL};
 
 /// The environment variable with the options.
 pub const VARIABLE: &str = "VERBS_DEVICE_OPTIONS";
@@ -93,8 +95,8 @@ pub struct Options {
     pub srq: u32,
     /// Most reads under way.
     pub reads: u8,
-    /// Atomic operations.
-    pub atomics: bool,
+    /// Atomic operations, as `atomic_cap` numbers them.
+    pub atomics: u32,
     /// On-demand paging.
     pub odp: bool,
     /// Answer of `ibv_is_fork_initialized`.
@@ -126,7 +128,7 @@ impl Default for Options {
             inline: 220,
             srq: 32_767,
             reads: 16,
-            atomics: true,
+            atomics: ATOMIC_DEVICE,
             odp: false,
             copies: 2,
             sysfs: "/sys/class/infiniband".into(),
@@ -184,7 +186,7 @@ impl Options {
             "inline" => self.inline = number()?,
             "srq" => self.srq = number()?,
             "reads" => self.reads = u8::try_from(number()?).ok()?,
-            "atomics" => self.atomics = number()? != 0,
+            "atomics" => self.atomics = number().filter(|&cap| cap <= ATOMIC_GLOBAL)?,
             "odp" => self.odp = number()? != 0,
             "copies" => self.copies = number()? as i32,
             "sysfs" => self.sysfs = value.to_owned(),

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use verbs_transport::ibv::layout::{access, event, wc_status};
+use verbs_transport::ibv::layout::{ATOMIC_GLOBAL, access, event, wc_status};
 
 use crate::engine::{Engine, Placement};
 use crate::memory;
@@ -150,9 +150,10 @@ fn on_atomic(
                 return Err(refusal::ACCESS);
             }
             let [first, second] = packet.operands;
+            let is_global = engine.options.atomics == ATOMIC_GLOBAL;
             let changed = match packet.kind {
-                Kind::Add => memory::atomic(packet.addr, None, first),
-                _ => memory::atomic(packet.addr, Some(first), second),
+                Kind::Add => memory::atomic(packet.addr, None, first, is_global),
+                _ => memory::atomic(packet.addr, Some(first), second, is_global),
             };
             changed.ok_or(refusal::INVALID)?
         }

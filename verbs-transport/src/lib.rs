@@ -11,7 +11,7 @@
 //! connection breaks. The frames of an endpoint are delivered once and in order. Nothing that a
 //! peer sends leads outside of the slot that it arrived in.
 
-#![deny(unsafe_code)] // allowed in `endpoint/send_queue`, `ibv`, `memory` and `uffd`
+#![deny(unsafe_code)] // allowed in `endpoint/send_queue`, `ibv`, `memory`, `own_atomics`, `uffd`
 
 mod adapter;
 mod buffers;
@@ -39,6 +39,7 @@ mod locality;
 mod memory;
 mod one_sided;
 mod open;
+mod own_atomics;
 mod poll;
 mod post;
 mod promotion;

@@ -1,11 +1,12 @@
 //! Consequences of the settings and the device: sizes of frames, queues and tables.
 
 use config::Rendezvous;
-use fabric::Caps;
+use fabric::{Caps, Offload};
 
 use crate::device::Port;
 use crate::endpoint::send_queue::CONTROL_SENDS;
 use crate::frame::PREFIX;
+use crate::ibv::layout::{ATOMIC_GLOBAL, ATOMIC_NONE};
 use crate::recv_queue::{REPOST_BATCH, ReceiveQueue};
 use crate::settings::Settings;
 use crate::ud::UdEndpoint;
@@ -26,8 +27,15 @@ impl Config {
     pub(crate) fn new(settings: Settings, port: &Port, size: u32) -> Config {
         let (get_min, put_min) = rendezvous_min(&settings, port);
         let frame = settings.eager_max + PREFIX;
-        let caps = Caps { frame, eager: settings.eager_max, get_min, put_min };
         let max_connections = max_connections(&settings, port, size);
+        let offload = match port.device_attr.atomic_cap {
+            ATOMIC_NONE => Offload::Device,
+            // A connection that ends for another one would leave open what an atomic has done.
+            _ if max_connections < size.saturating_sub(1) => Offload::Device,
+            ATOMIC_GLOBAL => Offload::GlobalAtomics,
+            _ => Offload::DeviceAtomics,
+        };
+        let caps = Caps { frame, eager: settings.eager_max, get_min, put_min, offload };
         let send_depth = settings.credits + CONTROL_SENDS;
         Config { settings, caps, max_connections, send_depth }
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use config::Registration;
 use fabric::{
-    Caps, GiveUp, Header, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
-    Transfer, Transport, UserBuf, WaitOn,
+    Caps, GiveUp, Header, HybridGet, OneSided, OwnAtomics, Peer, PeerFailed, Post, Region, Rights,
+    Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::device::Port;
@@ -123,6 +123,12 @@ impl Rails {
     /// [`Port::is_emulated`](crate::Port::is_emulated).
     pub fn is_emulated(&self) -> bool {
         self.ports().any(|port| port.is_emulated)
+    }
+
+    /// Returns the atomics of the device on this process's own memory, which outlives them: of the
+    /// port that carries those of peers.
+    pub fn own_atomics(&self, memory: UserBuf) -> std::io::Result<Box<dyn OwnAtomics>> {
+        self.primary.own_atomics(memory)
     }
 
     /// Returns the bytes that this process has read and written through secondary ports.

@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use crate::header::Header;
 use crate::transport::{
-    Caps, GetOrPush, GiveUp, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink,
-    Slot, Transfer, Transport, WaitOn,
+    Caps, GetOrPush, GiveUp, HybridGet, Offload, OneSided, Peer, PeerFailed, Post, Region, Rights,
+    Sink, Slot, Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -66,7 +66,13 @@ impl Default for Options {
     /// Returns a network without delays, refusals and deaths, whose pairs have no one-sided put.
     fn default() -> Options {
         Options {
-            caps: Caps { frame: 4096, eager: 1024, get_min: 8192, put_min: u64::MAX },
+            caps: Caps {
+                frame: 4096,
+                eager: 1024,
+                get_min: 8192,
+                put_min: u64::MAX,
+                offload: Offload::Processor,
+            },
             max_delay: 0,
             max_in_flight: 64,
             no_space_permille: 0,

@@ -24,7 +24,13 @@ impl Sink for Recorder {
 }
 
 const ROUGH: Options = Options {
-    caps: Caps { frame: 64, eager: 32, get_min: u64::MAX, put_min: u64::MAX },
+    caps: Caps {
+        frame: 64,
+        eager: 32,
+        get_min: u64::MAX,
+        put_min: u64::MAX,
+        offload: Offload::Processor,
+    },
     max_delay: 30,
     max_in_flight: 3,
     no_space_permille: 300,

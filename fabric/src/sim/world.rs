@@ -202,7 +202,7 @@ impl World {
     fn next_transfer(&mut self, rank: Peer) -> Option<Event> {
         let transfers = &mut self.ranks[rank.0 as usize].transfers;
         let at = transfers.iter().position(|transfer| transfer.due <= self.now)?;
-        let Underway { access, token, .. } = transfers.swap_remove(at);
+        let Underway { access, token, .. } = transfers.remove(at);
         if self.is_dead(access.owner) {
             return Some(Event::Transferred(token, Err(lost(access.owner))));
         }
@@ -265,13 +265,20 @@ impl World {
             ]),
             fixed => Some(fixed),
         };
+        // Atomics towards one peer are in order.
+        let is_atomic = |access: &Access| matches!(access.what, OneSided::Atomic(..));
+        let before = self.ranks[user.0 as usize].transfers.iter();
+        let before = before.filter(|before| {
+            is_atomic(&access) && is_atomic(&before.access) && before.access.owner == access.owner
+        });
+        let not_before = before.map(|before| before.due).max();
         Ok(match manner {
-            Some(Manner::Immediate) => {
+            Some(Manner::Immediate) if not_before.is_none() => {
                 self.carry_out(user, access);
                 Transfer::Done
             }
-            Some(Manner::Later) => {
-                let due = self.due() + 1;
+            Some(Manner::Later | Manner::Immediate) => {
+                let due = (self.due() + 1).max(not_before.unwrap_or(0));
                 self.ranks[user.0 as usize].transfers.push(Underway { due, access, token });
                 Transfer::Started
             }

@@ -15,11 +15,12 @@
 
 #![allow(unsafe_code)]
 
-use fabric::{LocalRanks, Peer, Region, Rights, Transport, UserBuf};
+use fabric::{LocalRanks, Peer, Rights, Transport, UserBuf};
 use objects::{Attributes, Class, Comm, Errhandler, Error, Group, Info, Result};
 use rma::{Attached, Control, LockBy, Memory, Remote, Window};
-use shm_transport::WindowRange;
 
+pub use super::offer::Request;
+use super::offer::{Atomics, Offer, atomics};
 use crate::collective::{self, exchange};
 use crate::lock::with;
 use crate::process::Process;
@@ -27,21 +28,6 @@ use crate::win::{Flavor, Held, MODEL_UNIFIED, Page, Values, Win};
 
 /// Bytes to which parts of a range are aligned.
 const PAGE: u64 = 4096;
-
-/// What a rank wants.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// How the window is made.
-    pub flavor: Flavor,
-    /// The user's memory, of [`Flavor::Create`].
-    pub memory: UserBuf,
-    /// Bytes of this rank's memory.
-    pub size: u64,
-    /// Displacement unit, bytes.
-    pub unit: u64,
-    /// Hints.
-    pub info: Info,
-}
 
 /// The members of a window as its creation sees them.
 struct Members {
@@ -172,13 +158,6 @@ fn meet(comm: usize, request: &Request) -> Result<(usize, Members, Vec<Offer>)> 
     Ok((inner, members, offers))
 }
 
-impl Request {
-    /// Returns true if the range of a host depends on the sizes of its ranks.
-    fn needs_extents(&self) -> bool {
-        matches!(self.flavor, Flavor::Allocate | Flavor::Shared)
-    }
-}
-
 /// Returns where the records and the parts of this host's ranks lie.
 fn parts(members: &Members, request: &Request) -> Result<Parts> {
     let mut bytes = (members.local.len() * record_bytes(request)) as u64;
@@ -204,44 +183,11 @@ fn record_bytes(request: &Request) -> usize {
     }
 }
 
-/// What the ranks tell each other before they open the window.
-struct Offer {
-    /// The range of the host; of its first rank.
-    range: Option<WindowRange>,
-    /// The user's memory, for single copy by ranks of the host.
-    region: Option<Region>,
-    failed: bool,
-}
-
-impl Offer {
-    const BYTES: usize = 3 + WindowRange::SIZE + Region::SIZE;
-
-    /// Encodes failed (1), has-range (1), has-region (1), range and region.
-    fn encode(&self) -> [u8; Offer::BYTES] {
-        let mut out = [0; Offer::BYTES];
-        out[0] = self.failed.into();
-        if let Some(range) = &self.range {
-            out[1] = 1;
-            out[3..3 + WindowRange::SIZE].copy_from_slice(&range.encode());
-        }
-        if let Some(region) = &self.region {
-            out[2] = 1;
-            out[3 + WindowRange::SIZE..].copy_from_slice(&region.encode());
-        }
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Offer {
-        let (range, region) = bytes[3..].split_at(WindowRange::SIZE);
-        let range = if bytes[1] == 1 { WindowRange::decode(range) } else { None };
-        let region = if bytes[2] == 1 { Region::decode(region) } else { None };
-        Offer { range, region, failed: bytes[0] != 0 }
-    }
-}
-
 /// Makes the offer of this rank.
 fn offer(p: &mut Process, members: &Members, parts: &Parts, request: &Request) -> Offer {
-    let mut offer = Offer { range: None, region: None, failed: false };
+    // A hint that cannot be read is no hint.
+    let atomics = Atomics::of(p, request).unwrap_or(Atomics::No);
+    let mut offer = Offer { range: None, region: None, failed: false, atomics };
     let by_memory = p.core().is_ok_and(|core| core.rma_shm);
     let (Some(other), Some(shm)) =
         (members.neighbor(), p.stack().and_then(|s| s.endpoint.intra_mut()))
@@ -367,6 +313,9 @@ fn open(
     if request.info.value("no_locks")? == Some(b"true") {
         window.forbid_locks();
     }
+    if !is_one_host {
+        window.change_words_by(atomics(p, &offers, memory)?);
+    }
     if p.core()?.rma_check {
         let name = crate::win::describe("", members.group.size());
         window.check_accesses(crate::conflicts::HOOKS, name);
@@ -486,7 +435,8 @@ impl Process {
         let found = |rank: u32| {
             let (size, unit) = window.extent(rank)?;
             let memory = window.shared(rank)?;
-            Some((memory.addr() as usize, size, unit))
+            // As in other libraries, memory of no bytes has no address.
+            Some((if size == 0 { 0 } else { memory.addr() as usize }, size, unit))
         };
         let size = window.peers().size();
         match rank {

@@ -233,11 +233,11 @@ pub fn attach(handle: usize, memory: fabric::UserBuf) -> Result<()> {
             (Some(shm), Some(other)) => shm.register(other, memory, Rights::All),
             _ => None,
         };
-        engine(p, handle, |rma, _, id| rma.window_mut(id)?.attach(memory, region))
+        engine(p, handle, |rma, endpoint, id| rma.attach(endpoint, id, memory, region))
     })
 }
 
 /// Detaches memory from a dynamic window.
 pub fn detach(handle: usize, base: u64) -> Result<()> {
-    with(|p| engine(p, handle, |rma, _, id| rma.window_mut(id)?.detach(base)))
+    with(|p| engine(p, handle, |rma, endpoint, id| rma.detach_memory(endpoint, id, base)))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fabric::sim::Rng;
+use fabric::sim::{Options, Rng};
 use fabric::{Caps, HybridGet, Peer, WaitOn};
 use pt2pt::{Completion, Envelope, Mode, Pattern, RequestId, Settings};
 
@@ -104,13 +104,13 @@ impl<T: HybridGet> Job<T> {
     pub(super) fn caps(&self) -> Caps {
         match self.ranks.first() {
             Some(engine) if self.ranks.len() > 1 => *engine.transport.caps(Peer(1)),
-            _ => Caps { frame: 4096, eager: 1024, get_min: 16384, put_min: u64::MAX },
+            _ => Caps { get_min: 16384, ..Options::default().caps },
         }
     }
 
     /// Sizes around everything that changes with the size.
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let Caps { frame, eager, get_min, put_min } = self.caps();
+        let Caps { frame, eager, get_min, put_min, .. } = self.caps();
         let mut sizes = vec![0, 1, 8, 24, 25, 38, 39, 4096, 65536, 65537];
         sizes.extend([
             eager - 1,

@@ -105,7 +105,7 @@ fn describe(engine: &Engine, attr: &mut DeviceAttr) {
     (attr.max_cq, attr.max_cqe, attr.max_mr, attr.max_pd) = (1 << 16, 4_194_303, 1 << 24, 1 << 16);
     attr.max_qp_rd_atom = options.reads.into();
     attr.max_qp_init_rd_atom = options.reads.into();
-    attr.atomic_cap = u32::from(options.atomics);
+    attr.atomic_cap = options.atomics;
     (attr.max_srq, attr.max_srq_wr, attr.max_srq_sge) = (1 << 16, options.srq as c_int, 1);
     attr.max_pkeys = options.pkeys.len() as u16;
     attr.phys_port_cnt = options.ports;

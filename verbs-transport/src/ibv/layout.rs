@@ -536,6 +536,10 @@ pub mod opcode {
 
 /// `atomic_cap` of a device without atomic operations.
 pub const ATOMIC_NONE: u32 = 0;
+/// `atomic_cap` of a device whose atomic operations exclude each other.
+pub const ATOMIC_DEVICE: u32 = 1;
+/// `atomic_cap` of a device whose atomic operations exclude those of processors as well.
+pub const ATOMIC_GLOBAL: u32 = 2;
 
 pub mod send_flags {
     pub const SIGNALED: u32 = 2;

@@ -18,12 +18,13 @@ const CALM: &str = "devices=stand0/ib,stand1/ib late=50";
 /// What the adapters of the jobs' hosts do; each job has a seed of its own.
 const ROUGH: &str = "late=300 lots=100 place=300 overtake=1 prefetch=3 rnr=2000";
 /// How the programs run: a name, what the network does besides, and knobs. Every program runs as
-/// adapters will run it ([`BY_EAGER_RDMA`]), and in one of the other ways by turns.
-const WAYS: [(&str, &str, &[&str]); 4] = [
+/// adapters will run it ([`BY_EAGER_RDMA`]), in one of the other ways by turns, and programs on
+/// windows where connections break as well ([`BROKEN`]).
+const WAYS: [(&str, &str, &[&str]); 5] = [
     ("between pretended hosts", "", &["wait.spin=0s"]),
     (
         "by eager RDMA where packets are lost",
-        "loss=500",
+        "loss=500 atomics=2",
         // A process that sleeps after each message has no channel.
         &["verbs.eager_rdma_threshold=0", "verbs.ack_timeout=8", "wait.spin=20us"],
     ),
@@ -34,16 +35,25 @@ const WAYS: [(&str, &str, &[&str]); 4] = [
     ),
     (
         "by writes over several ports",
-        "devices=stand0/ib,stand1/ib ports=2 early=1",
+        "devices=stand0/ib,stand1/ib ports=2 early=1 atomics=2",
         &["verbs.max_rails=4", "verbs.rendezvous=write", "wait.spin=0s"],
+    ),
+    (
+        "where one packet in a hundred is lost and connections break",
+        "loss=10000 broken=500",
+        &["verbs.ack_timeout=8", "wait.spin=0s"],
     ),
 ];
 /// The way of adapters: frames are written from the first one on by ranks that poll for a while.
 const BY_EAGER_RDMA: usize = 1;
+/// The way of links that flap.
+const BROKEN: usize = 4;
+/// The programs on windows that run there.
+const WINDOWS: [&str; 3] = ["one_sided", "window_load", "word_atomics"];
 /// The ranks of a job: two on each of two pretended hosts.
 const HOSTS: &str = "a:2,b:2";
 /// The programs: those that report the most in a few seconds each.
-const PROGRAMS: [&str; 21] = [
+const PROGRAMS: [&str; 23] = [
     "cancel receives",
     "cancel sends",
     "collectives",
@@ -65,6 +75,8 @@ const PROGRAMS: [&str; 21] = [
     "threads",
     "wildcards",
     "window_load",
+    "word_atomics",
+    "word_atomics that are left to devices",
 ];
 
 /// What a device does that reaches one host from the other no more, and the programs that run
@@ -73,6 +85,14 @@ const CUTS: [(&str, &str); 3] =
     [("cut=0>2", "ring"), ("cut=2>0", "one_sided"), ("cut=0>2,2>0", "ring")];
 /// A text of the line that says so.
 const FALLBACK: &str = " over TCP although both have RDMA devices of one network";
+
+/// What the devices offer, a program on windows, and whether devices do its atomics then.
+const ATOMICS: [(&str, &str, bool); 4] = [
+    ("atomics=1", "word_atomics", false),
+    ("atomics=1", "word_atomics that are left to devices", true),
+    ("atomics=2", "word_atomics", true),
+    ("atomics=0", "word_atomics that are left to devices", false),
+];
 
 /// Runs the suite and the jobs.
 pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<Tally> {
@@ -92,7 +112,8 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
             continue;
         }
         let others = [0, 2, 3];
-        for way in [BY_EAGER_RDMA, others[seed % others.len()]] {
+        let also = WINDOWS.contains(&case.name.as_str()).then_some(BROKEN);
+        for way in [BY_EAGER_RDMA, others[seed % others.len()]].into_iter().chain(also) {
             let mut mpiexec = job(project, &library, seed, way);
             let ran = capture(mpiexec.args(&words), None, Duration::from_secs(case.timeout))?;
             let wrong = programs::verdict(&case, &ran);
@@ -116,7 +137,39 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
             tally += fallback(project, options, &library, (seed, cut, name))?;
         }
     }
+    for (atomics, case, is_used) in ATOMICS {
+        if options.filter.as_ref().is_none_or(|filter| case.contains(filter.as_str())) {
+            tally += by_device(project, options, &library, (atomics, case, is_used))?;
+        }
+    }
     Ok(tally)
+}
+
+/// Runs a program on windows, and looks whether devices have done atomics.
+fn by_device(
+    project: &Project,
+    options: &Options,
+    library: &str,
+    (atomics, name, is_used): (&str, &str, bool),
+) -> Result<Tally> {
+    let rows = programs::for_hosts(project, options, true)?;
+    let Some((case, words)) = rows.into_iter().find(|(case, _)| case.name == name) else {
+        return Ok(Tally::default());
+    };
+    let mut mpiexec = job(project, library, 1, 0);
+    let fabric = format!("{}.{atomics}.{is_used}", std::process::id());
+    mpiexec.env("VERBS_DEVICE_OPTIONS", format!("fabric={fabric} {atomics}"));
+    mpiexec.args(["--set", "report.traffic=on"]);
+    let ran = capture(mpiexec.args(&words), None, Duration::from_secs(case.timeout))?;
+    let none = ran.stderr.lines().filter(|line| line.contains(" 0 atomics of 0 bytes")).count();
+    let all = ran.stderr.lines().filter(|line| line.contains(" atomics of ")).count();
+    if ran.success() && all > 0 && (none < all) == is_used {
+        return Ok(Tally { passed: 1, ..Tally::default() });
+    }
+    let output = format!("    $ {}\n{}", line(&mpiexec), ran.output().trim_end());
+    let why = format!("{}; {none} of {all} ranks did no atomics by a device", ran.ending());
+    report_failure(&format!("{name} with {atomics}"), &why, &output);
+    Ok(Tally { failed: 1, ..Tally::default() })
 }
 
 /// Runs a program between hosts whose devices do not reach each other.

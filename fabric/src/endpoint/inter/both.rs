@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::header::{Header, Kind};
 use crate::store::Store;
 use crate::timer::Timer;
-use crate::transport::{Caps, GiveUp, HybridGet, Peer, PeerFailed, Post, Sink, WaitOn};
+use crate::transport::{Caps, GiveUp, HybridGet, Offload, Peer, PeerFailed, Post, Sink, WaitOn};
 
 use super::contact::{Contact, Patience, Step, Via};
 use super::{Route, VERBS_ALONE, key};
@@ -75,6 +75,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
             eager: one.eager.min(other.eager),
             get_min: u64::MAX,
             put_min: u64::MAX,
+            offload: Offload::Processor,
         };
         let routes = vec![Route::Unknown; choice.size as usize];
         Both {
