@@ -120,7 +120,7 @@ pub enum FromHost {
     },
     /// Ranks that ended and did not fail, on one or several hosts.
     Ended(Vec<EndedRank>),
-    /// A host below the sender is lost, or its daemon did not start.
+    /// A host below the sender is lost, or its daemon did not start; or the sender hears nothing.
     Lost(LostHost),
     /// Ranks of this host are in MPI and would wait for the missing rank.
     WouldWait,

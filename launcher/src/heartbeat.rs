@@ -36,6 +36,11 @@ impl Heartbeat {
         Heartbeat { interval, next: now + interval, silent: 0, is_paused: false }
     }
 
+    /// Returns the silence after which the peer is dead.
+    pub(crate) fn dead_after(&self) -> Duration {
+        self.interval * MAX_SILENT
+    }
+
     /// Records a message of the peer.
     pub(crate) fn received(&mut self) {
         (self.silent, self.is_paused) = (0, false);

@@ -211,7 +211,39 @@ fn a_mpiexec_that_falls_silent_takes_the_ranks_of_all_hosts_along() {
     eventually("ranks are gone", || processes(&mark) <= 1);
     kill_process(mpiexec, Signal::CONT).unwrap();
     let ran = finish(child);
-    assert!(ran.code == 1 && ran.err.contains("no message from mpiexec (--dead-after)"), "{ran:?}");
+    let why =
+        "with rank 0: no message of mpiexec has reached it for 1 s (--dead-after); ending the";
+    assert!(ran.code == 1 && ran.err.contains(why), "{ran:?}");
+}
+
+#[test]
+fn a_host_that_is_heard_and_hears_nothing_is_the_culprit() {
+    let mark = unique_sleep();
+    let folder = std::env::temp_dir().join(format!("verbena-deaf-{}", std::process::id()));
+    std::fs::write(&folder, "shift\ncat | sh -c \"$*\"\n").unwrap();
+    let agent = format!("sh {}", folder.display());
+    // Its output is heard, so that mpiexec itself suspects nothing.
+    let line = format!("while :; do echo here; sleep 0.1; done; exec sleep {mark}");
+    let child = spawn(&mut command(&[
+        "--agent",
+        &agent,
+        "--hosts",
+        "a",
+        "--dead-after",
+        "1",
+        "sh",
+        "-c",
+        &line,
+    ]));
+    eventually("the rank runs", || processes(&line) == 2);
+    let cat = children_of(children_of(child.id())[0])[0];
+    kill_process(Pid::from_raw(cat as i32).unwrap(), Signal::STOP).unwrap();
+    let ran = finish(child);
+    std::fs::remove_file(&folder).unwrap();
+    let why = "mpiexec: lost host a with rank 0: no message of mpiexec has reached it for 1 s \
+               (--dead-after); ending the job (1 ranks)\n";
+    assert_eq!((ran.code, ran.err.as_str()), (1, why), "{ran:?}");
+    eventually("the rank is gone", || processes(&line) == 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use super::state::{Job, Upstream};
 use crate::frames::{FromHost, ToHost};
 use crate::heartbeat::Tick;
+use crate::lost_host::LostHost;
 use crate::tree::store::Party;
 
 impl Job {
@@ -36,13 +37,23 @@ impl Job {
     pub(super) fn check_upstream(&mut self, now: Instant) {
         let Some(upstream) = &mut self.upstream else { return };
         if upstream.heartbeat.tick(now) == Tick::Dead {
-            // For an mpiexec that was only stopped.
-            let line =
-                format!("{}: no message from mpiexec (--dead-after); ending its ranks", self.host);
-            self.print(&line);
-            self.local.output.send(&FromHost::Failed(1));
+            let seconds = upstream.heartbeat.dead_after().as_secs_f64();
+            self.report_own_loss(seconds);
             self.on_upstream_lost();
         }
+    }
+
+    /// Reports that this host is lost, since it hears nothing. The report arrives if the network
+    /// loses messages in one direction, or if the parent was only stopped.
+    fn report_own_loss(&mut self, seconds: f64) {
+        let hosts = self.relay.links.iter().flat_map(|link| link.branch.hosts());
+        let lost = LostHost {
+            first: self.first,
+            below: hosts.map(|host| host.first).collect(),
+            why: format!("no message of mpiexec has reached it for {seconds} s (--dead-after)"),
+            was_running: true,
+        };
+        self.local.output.send(&FromHost::Lost(lost));
     }
 
     fn on_upstream_lost(&mut self) {

@@ -60,6 +60,10 @@ impl MultiHostJob {
     /// Reports that a host is lost. That ends the job, or its ranks have failed and others go on.
     pub(super) fn on_lost(&mut self, lost: &LostHost) {
         let Some(host) = self.host_of(lost.first) else { return };
+        if self.hosts[host].is_lost {
+            // It has reported its own loss, and then fallen silent, or the other way round.
+            return;
+        }
         let below: Vec<usize> =
             lost.below.iter().filter_map(|first| self.host_of(*first)).collect();
         below.iter().chain([&host]).for_each(|host| self.hosts[*host].is_lost = true);
