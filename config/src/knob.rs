@@ -342,7 +342,7 @@ knobs! {
     COLL_REPRODUCIBLE: Switch = Row::switch("coll.reproducible", false,
         "reduce operands in an order that depends on the number of ranks alone: the same bits on any placement and with any coll.rules, but slower");
     LAUNCH_TREE_WIDTH: Count = Row::count("launch.tree_width", "daemons", 0, 0..=65_536,
-        "over several hosts, most daemons that mpiexec starts itself, and most that each daemon starts in turn (0: 32 by ssh or srun, and all of them by another agent, which may reach hosts from this one alone)");
+        "over several hosts, most daemons that mpiexec starts itself, and most that each daemon starts in turn (0: 32 by ssh or srun; all of them by another agent, which may reach hosts from this one alone, and with --on-failure continue)");
     REPORT_TRANSPORTS: Switch = Row::switch("report.transports", false,
         "once all ranks are in MPI, mpiexec prints which transports their messages take, and why (the same as --explain)")
         .formerly("report.ways");

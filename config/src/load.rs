@@ -33,13 +33,15 @@ const SITE_VARIABLES: [&str; 14] = [
 /// Those that the compiler wrappers read: compilers, and the folder of Fortran's modules.
 const WRAPPER_VARIABLES: [&str; 4] = ["CC", "CXX", "FC", "MODULES"];
 
-/// Variables with our prefix that are not knobs: the launcher sets them for its processes.
-pub const RESERVED: [&str; 7] = [
+/// Variables with our prefix that are not knobs: the launcher sets them for its processes, or reads
+/// them itself.
+pub const RESERVED: [&str; 8] = [
     "VERBENA_BOOTSTRAP",
     "VERBENA_RANK",
     "VERBENA_SIZE",
     "VERBENA_LOCAL_RANK",
     "VERBENA_LOCAL_SIZE",
+    "VERBENA_TOKEN",
     CONFIG_VARIABLE,
     SET_VARIABLE,
 ];

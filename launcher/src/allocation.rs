@@ -9,6 +9,7 @@
 //! | Grid Engine | the file `PE_HOSTFILE`: host and slots on each line | qrsh |
 //!
 //! The manager's own way of starting a daemon keeps its limits, its accounting and its cleaning up.
+//! Flux does not list its hosts there: the user is told what to type ([`without_hosts`]).
 //! An allocation of this host alone needs no daemon. This file runs nothing; wrong text is an error
 //! that names the variable.
 
@@ -79,6 +80,16 @@ pub fn find(
         return Err(HostsError::new(format!("the allocation of {manager} names no usable host")));
     }
     Ok(Some(Allocation { manager, hosts, agent }))
+}
+
+/// Returns what to type in an allocation whose hosts are not in the environment. A task that the
+/// manager has started runs what it starts on its own host.
+pub fn without_hosts(variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    let is_flux = variable("FLUX_URI").is_some() && variable("FLUX_TASK_RANK").is_none();
+    is_flux.then_some(
+        "this is an allocation of Flux, whose hosts mpiexec does not know: start the ranks by `flux \
+         run -n N PROGRAM`, or name hosts by --hosts (localhost for this host alone)",
+    )
 }
 
 fn slurm(list: &str, set: &impl Fn(&str) -> Option<String>) -> Result<Vec<Host>, HostsError> {

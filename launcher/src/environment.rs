@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use bootstrap::environment::{RankParams, VARIABLE};
 use bootstrap::host_table::{HOSTS_VARIABLE, PLACES_VARIABLE, encode_counts};
 
+use crate::dial_in::token;
 use crate::placement::Placement;
 use crate::settings::{Section, Settings};
 use crate::share::Share;
@@ -15,10 +16,11 @@ use crate::share::Share;
 const RANK_VARIABLES: [&str; 5] =
     [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
 
-/// Returns the variables that all ranks share: mpiexec's own without those of a job of which
-/// mpiexec is a rank, then those of the command line, the table of hosts, and the places of ranks.
+/// Returns the variables that all ranks share: mpiexec's own without the token of agents and those
+/// of a job of which mpiexec is a rank, then those of the command line, the table of hosts, and the places of ranks.
 pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) -> Vec<CString> {
-    let is_own = |name: &OsStr| RANK_VARIABLES.iter().any(|own| name == *own);
+    let is_own =
+        |name: &OsStr| name == token::VARIABLE || RANK_VARIABLES.iter().any(|own| name == *own);
     let inherited = std::env::vars_os().filter(|(name, _)| !is_own(name));
     let inherited: Vec<CString> = inherited
         .filter_map(|(name, value)| {

@@ -158,7 +158,7 @@ fn parse_host(word: &str) -> Result<Host, HostsError> {
 }
 
 /// Returns what keeps a word from being the name of a host.
-fn why_invalid_name(name: &str) -> Option<&'static str> {
+pub(crate) fn why_invalid_name(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("the name is missing"),
         // The agent would take it for an option.

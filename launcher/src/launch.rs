@@ -1,4 +1,5 @@
-//! The start of a job: checks its knobs, then runs it on this host or over several.
+//! The start of a job: checks its knobs, waits for hosts that dial in, then runs the job on this
+//! host or over several.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,13 +8,15 @@ use std::time::Duration;
 use config::{KnobError, Knobs, Sources, knob};
 
 use crate::allocation::SRUN;
+use crate::dial_in::gather::{Arrival, gather};
+use crate::dial_in::token;
 use crate::explain::Explanations;
 use crate::outcome_report::OutcomeReport;
 use crate::program::CannotRun;
-use crate::settings::{EXIT_USAGE, Settings};
+use crate::settings::{EXIT_USAGE, OnFailure, Settings};
 use crate::share::Share;
 use crate::tree::DEFAULT_WIDTH;
-use crate::{job, multi_host};
+use crate::{job, multi_host, options};
 
 /// Runs a job to its end. Returns its exit code.
 pub fn run(settings: &Settings) -> u8 {
@@ -29,24 +32,46 @@ pub fn run(settings: &Settings) -> u8 {
 fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     let knobs = check_knobs(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
-    let share = Share::whole(settings)
+    let (settings, arrived) = hosts_known(settings)?;
+    let share = Share::whole(&settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
     let explain = knobs.is_on(knob::REPORT_TRANSPORTS);
     let explanations = Explanations::new(share.size, explain);
-    let tree_width = tree_width(&knobs, settings.agent.as_deref());
-    let settings = &Settings { explain, tree_width, ..settings.clone() };
+    let tree_width = tree_width(&knobs, &settings);
+    let settings = &Settings { explain, tree_width, ..settings };
     if settings.hosts.is_empty() {
         job::run(settings, &share, explanations)
     } else {
-        multi_host::run(settings, &share, explanations)
+        multi_host::run(settings, &share, explanations, arrived)
     }
 }
 
-/// Returns the largest number of children in the tree of daemons.
-fn tree_width(knobs: &Knobs, agent: Option<&str>) -> u32 {
-    let reaches_all = agent.is_none_or(|agent| agent == SRUN);
+/// Returns the settings with all hosts, and those that have dialed in.
+fn hosts_known(settings: &Settings) -> Result<(Settings, Vec<Arrival>), CannotRun> {
+    let mut settings = settings.clone();
+    let Some(dial_in) = &settings.dial_in else { return Ok((settings, Vec::new())) };
+    let usage = |message| CannotRun { message, code: EXIT_USAGE };
+    let secret = token::read(
+        dial_in.token_file.as_deref(),
+        |path| std::fs::read_to_string(path),
+        |name| std::env::var(name).ok(),
+    );
+    let secret = secret.map_err(usage)?;
+    let arrived = gather(dial_in, &secret, settings.start_timeout())
+        .map_err(|message| CannotRun { message, code: 1 })?;
+    settings.hosts = arrived.iter().map(|arrival| arrival.host.clone()).collect();
+    options::deal(&mut settings).map_err(|error| usage(error.to_string()))?;
+    Ok((settings, arrived))
+}
+
+/// Returns the largest number of children in the tree of daemons. A job that goes on without a
+/// host has no hosts below another one, which would be lost with it.
+fn tree_width(knobs: &Knobs, settings: &Settings) -> u32 {
+    let reaches_all = settings.agent.as_deref().is_none_or(|agent| agent == SRUN);
     match knobs.count(knob::LAUNCH_TREE_WIDTH) as u32 {
-        0 if reaches_all => DEFAULT_WIDTH,
+        // Each of them has a connection to this process alone.
+        _ if settings.dial_in.is_some() => u32::MAX,
+        0 if reaches_all && settings.on_failure == OnFailure::End => DEFAULT_WIDTH,
         0 => u32::MAX,
         width => width,
     }
@@ -68,4 +93,27 @@ fn check_knobs(settings: &Settings) -> Result<Knobs, KnobError> {
     notices.extend(knobs.notices().iter().map(ToString::to_string));
     notices.iter().for_each(|notice| eprintln!("mpiexec: {notice}"));
     Ok(knobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn width(settings: &Settings) -> u32 {
+        let knobs =
+            Knobs::with_options(Sources { config: None, set: &settings.set, environment: &[] });
+        tree_width(&knobs.unwrap(), settings)
+    }
+
+    #[test]
+    fn hosts_depend_on_others_only_where_that_costs_the_user_nothing() {
+        let plain = Settings::default();
+        assert_eq!(width(&plain), DEFAULT_WIDTH);
+        assert_eq!(width(&Settings { agent: Some(SRUN.into()), ..plain.clone() }), DEFAULT_WIDTH);
+        assert_eq!(width(&Settings { agent: Some("reach".into()), ..plain.clone() }), u32::MAX);
+        let survives = Settings { on_failure: OnFailure::Continue, ..plain };
+        assert_eq!(width(&survives), u32::MAX);
+        let set = vec!["launch.tree_width=4".to_owned()];
+        assert_eq!(width(&Settings { set, ..survives }), 4);
+    }
 }

@@ -11,10 +11,10 @@
 //!
 //! Over several hosts a [`daemon`] on each host runs the same `job` for its share of the ranks
 //! and sends events to `mpiexec` as [`frames`], along a [`tree`] of daemons. Hosts come from the
-//! command line ([`hosts`]) or from a resource manager ([`allocation`]).
+//! command line ([`hosts`]) or from a resource manager ([`allocation`]), or dial in ([`dial_in`]).
 //!
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
-//! needs a network, a name or a writable folder.
+//! needs a name or a writable folder, and nothing but [`dial_in`] a network.
 
 #![deny(unsafe_code)] // allowed in `guard`, `signals` and `spawn` alone
 
@@ -23,6 +23,7 @@ pub mod allocation;
 pub mod binding;
 pub mod daemon;
 mod descriptors;
+pub mod dial_in;
 mod environment;
 mod explain;
 pub mod failure_policy;

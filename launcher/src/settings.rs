@@ -82,6 +82,32 @@ pub struct Settings {
     /// The command that starts the daemon on a host, if not [`DEFAULT_AGENT`].
     #[serde(skip)]
     pub agent: Option<String>,
+    /// The hosts dial in; `hosts` is empty until they have.
+    #[serde(skip)]
+    pub dial_in: Option<DialIn>,
+    /// How ranks are dealt to hosts.
+    #[serde(skip)]
+    pub dealing: Dealing,
+}
+
+/// Hosts that dial in, in place of hosts that are named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DialIn {
+    /// The number of agents to wait for.
+    pub agents: u32,
+    /// The address to listen on.
+    pub listen: String,
+    /// The file of the token, if not in the environment.
+    pub token_file: Option<String>,
+}
+
+/// How ranks are dealt to hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dealing {
+    /// The slots of each host, in place of its own.
+    pub ranks_per_host: Option<u32>,
+    /// More ranks than slots are refused.
+    pub is_full_at_slots: bool,
 }
 
 /// The form of the ranks' output. Only `mpiexec` needs it, which assembles the lines of all hosts.

@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod handshake;
 mod handshakes;
 mod ifaddrs;
+pub mod key_pair;
 mod link;
 mod listener;
 mod one_sided;

@@ -1,8 +1,7 @@
 //! TLS 1.3 on connections (`tcp.tls`), by rustls.
 //!
-//! All processes of a job have the same key pair, derived from the job's secret: a raw public key
-//! (RFC 7250), without certificates. A side accepts only this key, and TLS's own signatures prove
-//! that the other side has the secret half of it. The handshake of `handshake` follows inside.
+//! All processes of a job have the same key pair, derived from the job's secret (`key_pair`). The
+//! handshake of `handshake` follows inside.
 //!
 //! States of a session: TLS handshake, in which bytes to send wait in the session; established;
 //! failed, after which the connection ends. Bytes that the session took but the system did not are
@@ -10,26 +9,12 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use fabric::UserBuf;
 use rustix::io::Errno;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{
-    AlwaysResolvesClientRawPublicKeys, ClientConfig, ClientConnection, Resumption,
-};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
-use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
-    UnixTime,
-};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{AlwaysResolvesServerRawPublicKeys, ServerConfig, ServerConnection};
-use rustls::sign::CertifiedKey;
-use rustls::{
-    CertificateError, Connection, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
-};
+use rustls::{Connection, Error};
 
+use crate::key_pair::KeyPair;
 use crate::sys::{self, Part};
 
 /// Bytes that are encrypted or decrypted at once: a record of TLS.
@@ -38,173 +23,22 @@ const RECORD: usize = 16 << 10;
 const BUFFER: usize = 64 << 10;
 /// The use of the derived key, which no other derivation has.
 const CONTEXT: &str = "Verbena 2026-11 TLS key pair of a job";
-/// PKCS #8 (RFC 8410) before the 32 bytes of an Ed25519 private key.
-const PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /// What sessions of a job are made with.
 #[derive(Debug)]
-pub(crate) struct Keys {
-    client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
-}
+pub(crate) struct Keys(KeyPair);
 
 impl Keys {
     /// Derives the keys of a job.
     pub(crate) fn derive(secret: &[u8; 32]) -> Result<Keys, Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let der = [&PKCS8[..], &blake3::derive_key(CONTEXT, secret)].concat();
-        let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der));
-        let key = provider.key_provider.load_private_key(der)?;
-        let public = key.public_key().ok_or_else(|| Error::General("no public key".into()))?;
-        let public = CertificateDer::from(public.to_vec());
-        let algorithms = provider.signature_verification_algorithms;
-        let verifier = Arc::new(OneKey { public: public.clone(), algorithms });
-        let certified = Arc::new(CertifiedKey::new(vec![public], key));
-        let versions = &[&rustls::version::TLS13];
-        let mut client =
-            ClientConfig::builder_with_provider(Arc::<CryptoProvider>::clone(&provider))
-                .with_protocol_versions(versions)?
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::<OneKey>::clone(&verifier))
-                .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
-                    Arc::clone(&certified),
-                )));
-        client.resumption = Resumption::disabled();
-        let mut server = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
-        server.send_tls13_tickets = 0;
-        Ok(Keys { client: Arc::new(client), server: Arc::new(server) })
+        KeyPair::derive(CONTEXT, secret).map(Keys)
     }
 
     /// Returns the session of a side that dials, or of one that has accepted.
     pub(crate) fn session(&self, is_dialer: bool) -> Result<Session, Error> {
-        let mut connection = if is_dialer {
-            // The name is sent to nobody: the key is what counts.
-            let name = ServerName::try_from("job").map_err(|_| Error::General("name".into()))?;
-            Connection::from(ClientConnection::new(Arc::clone(&self.client), name)?)
-        } else {
-            Connection::from(ServerConnection::new(Arc::clone(&self.server))?)
-        };
+        let mut connection = self.0.connection(is_dialer)?;
         connection.set_buffer_limit(Some(BUFFER));
         Ok(Session { connection: Box::new(connection), record: vec![0; RECORD].into_boxed_slice() })
-    }
-}
-
-/// Accepts one key.
-#[derive(Debug)]
-struct OneKey {
-    public: CertificateDer<'static>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl OneKey {
-    fn check(&self, presented: &CertificateDer<'_>) -> Result<(), Error> {
-        match *presented == self.public {
-            true => Ok(()),
-            false => Err(CertificateError::UnknownIssuer.into()),
-        }
-    }
-
-    fn check_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-        rustls::crypto::verify_tls13_signature_with_raw_key(
-            message,
-            &key,
-            signature,
-            &self.algorithms,
-        )
-    }
-}
-
-/// TLS 1.2 is not offered.
-fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("TLS 1.2 is not offered".into()))
-}
-
-impl ServerCertVerifier for OneKey {
-    fn verify_server_cert(
-        &self,
-        presented: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.check(presented).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-impl ClientCertVerifier for OneKey {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        presented: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.check(presented).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
     }
 }
 

@@ -15,6 +15,7 @@ use config::{File, Knobs, Level};
 use fabric::transport::Rts;
 use fabric::{Header, Region};
 use launcher::binding::Machine;
+use launcher::dial_in::greeting::{self, Greeting};
 use launcher::frames::{self, FromHost, ToHost};
 use launcher::hosts::{merge, parse_file, parse_list};
 use launcher::options::{Command, parse_with};
@@ -69,13 +70,17 @@ fn again<T: Serialize + DeserializeOwned>(message: &T) -> Vec<T> {
     messages(Decoder::default(), &encode(message))
 }
 
-/// Decodes streams of frames between `mpiexec` and its daemons, in both directions.
+/// Decodes streams of frames between `mpiexec` and its daemons, in both directions, and greetings
+/// of agents.
 pub fn launcher_frames(bytes: &[u8]) -> bool {
     let to_host = messages::<ToHost>(frames::decoder(), bytes);
     let from_host = messages::<FromHost>(frames::decoder(), bytes);
+    let greetings = messages::<Greeting>(greeting::decoder(), bytes);
     to_host.iter().for_each(keeps_its_encoding);
     from_host.iter().for_each(keeps_its_encoding);
-    !to_host.is_empty() || !from_host.is_empty()
+    greetings.iter().for_each(keeps_its_encoding);
+    let is_usable = greetings.iter().any(|greeting| greeting.fault().is_none());
+    is_usable || !to_host.is_empty() || !from_host.is_empty()
 }
 
 fn keeps_its_encoding<T: Serialize + DeserializeOwned>(message: &T) {

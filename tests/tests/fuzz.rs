@@ -15,6 +15,7 @@ use bootstrap::control::{ToLauncher, ToRank, encode};
 use fabric::transport::Rts;
 use fabric::{Header, Kind, Region};
 use fastrand::Rng;
+use launcher::dial_in::greeting::Greeting;
 use launcher::frames::{self, FromHost, ToHost};
 use launcher::lost_host::LostHost;
 use launcher::tree::store::StoreMessage;
@@ -232,6 +233,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
                     was_running: true,
                 })),
                 frames::encode(&FromHost::Failed(3)),
+                Greeting::new("worker-0".into(), 4).encode(),
             ];
             frames.into_iter().map(|frame| frame.expect("a short frame")).collect()
         }

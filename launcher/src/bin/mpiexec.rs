@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     match parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", help()),
         Ok(Command::Version) => println!("mpiexec (Verbena) {}", env!("CARGO_PKG_VERSION")),
+        Ok(Command::Join(join)) => return launcher::dial_in::join::run(&join).into(),
         Ok(Command::Run(settings)) => return launcher::launch::run(&settings).into(),
         Err(usage) => {
             eprintln!("mpiexec: {usage}");

@@ -63,7 +63,7 @@ pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     let mut output = Output::framed();
     output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
     // Before signals are blocked, which agents would inherit, and before the own ranks start.
-    let links = Links::start(&Start { settings, share, tree, is_root: false });
+    let links = Links::start(&Start { settings, share, tree, is_root: false }, Vec::new());
     let mut own = settings.clone();
     if !tree.below.is_empty() {
         own.sections = sections_in_range(&settings.sections, share.first, tree.ranks);

@@ -18,6 +18,7 @@ use std::time::Instant;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::descriptors::raise_limit;
+use crate::dial_in::gather::Arrival;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
@@ -32,16 +33,17 @@ use crate::tree::links::{self, Links, Start};
 use crate::tree::store::Store;
 use state::{Choices, HostState, MultiHostJob, Phase, Source};
 
-/// Runs the job to its end. Returns its exit code.
+/// Runs the job to its end. `arrived`: the hosts that have dialed in. Returns its exit code.
 pub(crate) fn run(
     settings: &Settings,
     share: &Share,
     explanations: Explanations,
+    arrived: Vec<Arrival>,
 ) -> Result<u8, CannotRun> {
     let refused = |message: String| CannotRun { message, code: 1 };
     // Before signals are blocked, which agents would inherit. A signal that ends this process
     // now also ends the daemons, which lose their connection.
-    let (shares, links) = connect(settings, share).map_err(refused)?;
+    let (shares, links) = connect(settings, share, arrived).map_err(refused)?;
     let signals =
         Signals::open().map_err(|error| refused(format!("cannot wait for signals: {error}")))?;
     let mut output = Output::new(&settings.output)?;
@@ -77,7 +79,11 @@ pub(crate) fn run(
 }
 
 /// Starts the first daemons of the tree, which start the others. Returns all hosts that get ranks.
-fn connect(settings: &Settings, share: &Share) -> Result<(Vec<HostShare>, Links), String> {
+fn connect(
+    settings: &Settings,
+    share: &Share,
+    arrived: Vec<Arrival>,
+) -> Result<(Vec<HostShare>, Links), String> {
     let mut shares: Vec<HostShare> = Vec::new();
     for (host, ranks) in settings.hosts.iter().zip(settings.ranks_of_hosts()) {
         if ranks > 0 {
@@ -90,7 +96,7 @@ fn connect(settings: &Settings, share: &Share) -> Result<(Vec<HostShare>, Links)
     raise_limit(0, shares.len().min(tree.width as usize))
         .map_err(|error| format!("the hosts need {error}"))?;
     let start = Start { settings, share: &share, tree: &tree, is_root: true };
-    let mut links = Links::start(&start)?;
+    let mut links = Links::start(&start, arrived)?;
     match links.take_refused().into_iter().next() {
         Some(lost) => Err(lost.why),
         None => Ok((shares, links)),

@@ -19,9 +19,10 @@ use std::io;
 
 use crate::allocation;
 use crate::binding::{BindTo, MapBy};
+use crate::dial_in::join::Join;
 use crate::hosts;
 use crate::rank_file;
-use crate::settings::{MAX_RANKS, OnFailure, Section, Settings, Stdin};
+use crate::settings::{DialIn, MAX_RANKS, OnFailure, Section, Settings, Stdin};
 use table::{Id, Spec};
 
 pub use table::help;
@@ -36,6 +37,8 @@ pub enum Command {
     Version,
     /// Run a job.
     Run(Box<Settings>),
+    /// Take part in the job of an `mpiexec` that listens.
+    Join(Join),
 }
 
 /// The variable that sets the time limit unless `--timeout` does, as with other launchers.
@@ -72,9 +75,10 @@ pub fn parse_within(
 ) -> Result<Command, Usage> {
     let mut parser = Parser {
         settings: Settings::default(),
-        ranks_per_host: None,
         ranked: Vec::new(),
-        is_full_at_slots: false,
+        accepted: DialIn::default(),
+        join: None,
+        slots: None,
         read_file: &read_file,
     };
     let mut words = arguments.into_iter().peekable();
@@ -95,6 +99,9 @@ pub fn parse_within(
                 id => parser.apply(id, &word, values, &mut section)?,
             }
         }
+        if let Some(address) = parser.join.take() {
+            return parser.join(address, words.next()).map(Command::Join);
+        }
         section.program = program(words.next(), parser.settings.sections.is_empty())?;
         section.arguments = std::iter::from_fn(|| words.next_if(|word| word != ":")).collect();
         parser.settings.sections.push(section);
@@ -102,27 +109,7 @@ pub fn parse_within(
             break;
         }
     }
-    let mut settings = parser.settings;
-    settings.hosts = hosts::merge(settings.hosts);
-    let is_ranked = !parser.ranked.is_empty();
-    if is_ranked {
-        adopt_rank_file(&mut settings, parser.ranked)?;
-    }
-    let is_here = adopt_allocation(&mut settings, &read_file, &variable)?;
-    if let Some(slots) = parser.ranks_per_host {
-        settings.hosts.iter_mut().for_each(|host| host.slots = slots);
-    }
-    fill_in_ranks(&mut settings);
-    if is_here {
-        // No daemon is needed.
-        settings.hosts.clear();
-    }
-    if is_ranked && settings.hosts.iter().all(|host| hosts::is_this_host(&host.name)) {
-        settings.hosts.clear();
-    }
-    check(&settings)?;
-    check_slots(&settings, parser.is_full_at_slots)?;
-    Ok(Command::Run(Box::new(settings)))
+    parser.finish(variable).map(|settings| Command::Run(Box::new(settings)))
 }
 
 /// Takes the hosts of an allocation if the user named none, and its agent if the user named none
@@ -132,10 +119,13 @@ fn adopt_allocation(
     read_file: &impl Fn(&str) -> io::Result<String>,
     variable: &impl Fn(&str) -> Option<String>,
 ) -> Result<bool, Usage> {
-    let Some(allocation) = allocation::find(variable, read_file).map_err(Usage::from)? else {
-        return Ok(false);
-    };
     let is_given = !settings.hosts.is_empty();
+    let Some(allocation) = allocation::find(variable, read_file).map_err(Usage::from)? else {
+        return match allocation::without_hosts(variable).filter(|_| !is_given) {
+            None => Ok(false),
+            Some(remedy) => Err(Usage(remedy.into())),
+        };
+    };
     let is_of_it = |host: &hosts::Host| allocation.hosts.iter().any(|own| own.name == host.name);
     if settings.agent.is_none() && settings.hosts.iter().all(is_of_it) {
         settings.agent = allocation.agent.map(str::to_owned);
@@ -146,6 +136,20 @@ fn adopt_allocation(
     Ok(!is_given && allocation.is_this_host_alone(variable))
 }
 
+/// Checks the options of hosts that dial in.
+fn checked_dial_in(settings: &Settings, dial_in: DialIn, is_ranked: bool) -> Result<DialIn, Usage> {
+    let text = if dial_in.agents == 0 || dial_in.listen.is_empty() {
+        "--accept N, --listen ADDRESS:PORT and a token belong together: the number of hosts that dial \
+         in by `mpiexec --join ADDRESS:PORT`, the address to listen on, and what they prove"
+    } else if !settings.hosts.is_empty() || is_ranked || settings.agent.is_some() {
+        "--accept takes its hosts from those that dial in: --hosts, --hostfile, --rankfile and \
+         --agent cannot be used with it"
+    } else {
+        return Ok(dial_in);
+    };
+    Err(Usage(text.into()))
+}
+
 /// Takes the hosts of a rank file, which must be among those that the user has named, if any.
 fn adopt_rank_file(settings: &mut Settings, ranked: Vec<hosts::Host>) -> Result<(), Usage> {
     let is_named = |host: &hosts::Host| settings.hosts.iter().any(|own| own.name == host.name);
@@ -154,6 +158,16 @@ fn adopt_rank_file(settings: &mut Settings, ranked: Vec<hosts::Host>) -> Result<
     }
     settings.hosts = ranked;
     Ok(())
+}
+
+/// Deals the ranks to the hosts of a job, once they are known.
+pub fn deal(settings: &mut Settings) -> Result<(), Usage> {
+    if let Some(slots) = settings.dealing.ranks_per_host {
+        settings.hosts.iter_mut().for_each(|host| host.slots = slots);
+    }
+    fill_in_ranks(settings);
+    check(settings)?;
+    check_slots(settings)
 }
 
 /// Sets the number of ranks of sections without `-n`: one, or the slots of all hosts if there
@@ -184,14 +198,14 @@ fn check(settings: &Settings) -> Result<(), Usage> {
     }
 }
 
-/// Checks the limits of hosts. `is_full`: a host takes no more ranks than it has slots.
-fn check_slots(settings: &Settings, is_full: bool) -> Result<(), Usage> {
+/// Checks the limits of hosts.
+fn check_slots(settings: &Settings) -> Result<(), Usage> {
     if settings.hosts.is_empty() {
         return Ok(());
     }
     let (ranks, slots) = (settings.total_ranks(), settings.hosts.iter().map(|host| host.slots));
     let slots = slots.fold(0, u32::saturating_add);
-    if is_full && ranks > slots {
+    if settings.dealing.is_full_at_slots && ranks > slots {
         let text = format!("{ranks} ranks on hosts with {slots} slots (--nooversubscribe)");
         return Err(Usage(text));
     }
@@ -202,11 +216,14 @@ fn check_slots(settings: &Settings, is_full: bool) -> Result<(), Usage> {
 /// The state of a parse.
 struct Parser<'a> {
     settings: Settings,
-    ranks_per_host: Option<u32>,
     /// The hosts of a rank file.
     ranked: Vec<hosts::Host>,
-    /// More ranks than slots are refused.
-    is_full_at_slots: bool,
+    /// Agents that dial in; the token's file is also that of an agent.
+    accepted: DialIn,
+    /// The address of the `mpiexec` whose job this process joins as an agent.
+    join: Option<String>,
+    /// The slots of an agent.
+    slots: Option<u32>,
     read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
@@ -231,7 +248,7 @@ impl Parser<'_> {
             Id::Export => settings.environment.extend(values::export(word, next())?),
             Id::Tag => settings.output.tag = true,
             Id::Timestamps => settings.output.timestamps = true,
-            Id::OutputFolder => settings.output.folder = Some(values::path(word, next())?),
+            Id::OutputFolder => values::output(word, next(), &mut settings.output)?,
             Id::Stdin => settings.stdin = parse_stdin(word, &next())?,
             Id::BindTo => {
                 let what = values::named(word, &next(), BindTo::parse, BindTo::NAMES)?;
@@ -249,7 +266,7 @@ impl Parser<'_> {
             Id::CoresPerRank => {
                 settings.mapping.cores_per_rank = Some(values::cores(word, &next())?);
             }
-            Id::NoOversubscribe => self.is_full_at_slots = true,
+            Id::NoOversubscribe => settings.dealing.is_full_at_slots = true,
             Id::Starter => settings.agent = Some(values::starter(word, &next())?.to_owned()),
             Id::Interface => settings.set.push(format!("tcp.interfaces={}", next())),
             Id::ReportBindings => settings.report_bindings = true,
@@ -283,18 +300,60 @@ impl Parser<'_> {
                     .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
                 settings.hosts.extend(hosts::parse_file(&path, &text).map_err(Usage::from)?);
             }
-            Id::RanksPerHost => self.ranks_per_host = Some(parse_ranks(word, &next())?),
+            Id::RanksPerHost => {
+                settings.dealing.ranks_per_host = Some(parse_ranks(word, &next())?);
+            }
             Id::Agent => settings.agent = Some(next()),
+            Id::Accept => self.accepted.agents = values::agents(word, &next())?,
+            Id::Listen => self.accepted.listen = values::address(word, next())?,
+            Id::TokenFile => self.accepted.token_file = Some(values::path(word, next())?),
+            Id::Join => self.join = Some(values::address(word, next())?),
+            Id::Slots => self.slots = Some(parse_ranks(word, &next())?),
             Id::Accepted | Id::Ignored | Id::Help | Id::Version => {}
         }
         Ok(())
+    }
+
+    /// Returns the settings of a job, after the last word.
+    fn finish(self, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Usage> {
+        let Parser { mut settings, ranked, accepted, slots, read_file, .. } = self;
+        if slots.is_some() {
+            return Err(Usage("--slots is for --join; --hosts and --ppn set slots".into()));
+        }
+        settings.hosts = hosts::merge(settings.hosts);
+        if accepted != DialIn::default() {
+            settings.dial_in = Some(checked_dial_in(&settings, accepted, !ranked.is_empty())?);
+            return Ok(settings);
+        }
+        let is_ranked = !ranked.is_empty();
+        if is_ranked {
+            adopt_rank_file(&mut settings, ranked)?;
+        }
+        let is_here = adopt_allocation(&mut settings, &read_file, &variable)?;
+        deal(&mut settings)?;
+        let is_local = |host: &hosts::Host| hosts::is_this_host(&host.name);
+        if is_here || (is_ranked && settings.hosts.iter().all(is_local)) {
+            // No daemon is needed.
+            settings.hosts.clear();
+        }
+        Ok(settings)
+    }
+
+    /// Returns the command line of an agent; `word` follows its options.
+    fn join(self, address: String, word: Option<OsString>) -> Result<Join, Usage> {
+        if let Some(word) = word {
+            let text = format!("--join takes no program, and {} follows", word.display());
+            return Err(Usage(format!("{text}: the mpiexec at {address} says what runs")));
+        }
+        let limit = self.settings.start_timeout();
+        Ok(Join { address, token_file: self.accepted.token_file, slots: self.slots, limit })
     }
 
     fn map_by(&mut self, word: &str, value: &str) -> Result<(), Usage> {
         let parsed = parse_map_by(word, value)?;
         let mapping = &mut self.settings.mapping;
         match (parsed.what, parsed.ranks_per_object) {
-            (MapBy::Node, Some(ranks)) => self.ranks_per_host = Some(ranks),
+            (MapBy::Node, Some(ranks)) => self.settings.dealing.ranks_per_host = Some(ranks),
             (MapBy::Anywhere, Some(_)) => {
                 return Err(Usage(format!("{word} {value}: ppr needs an object, not slot")));
             }

@@ -42,6 +42,11 @@ pub(super) enum Id {
     DeadAfter,
     StartTimeout,
     TreeWidth,
+    Accept,
+    Listen,
+    TokenFile,
+    Join,
+    Slots,
     Help,
     Version,
     /// Accepted without effect: its action is the default.
@@ -63,6 +68,7 @@ pub(super) const OPTIONS: &[(&str, &[Spec])] = &[
     ("Ranks of the program that follows", RANKS),
     ("Job", JOB),
     ("Hosts (default: those of the allocation, or this host)", HOSTS),
+    ("Hosts that dial in, where no ssh reaches them", DIAL_IN),
     ("Input and output", INPUT_OUTPUT),
     ("Placement (default: ranks are not bound)", PLACEMENT),
     ("Other", OTHER),
@@ -71,13 +77,13 @@ pub(super) const OPTIONS: &[(&str, &[Spec])] = &[
 const RANKS: &[Spec] = &[
     spec(
         Id::Ranks,
-        &["n", "np", "c"],
+        &["n", "np", "c", "ntasks"],
         &["N"],
         "number of ranks (default: 1, or all slots of --hosts)",
     ),
     spec(
         Id::Directory,
-        &["wdir", "wd"],
+        &["wdir", "wd", "chdir", "D"],
         &["DIR"],
         "working directory; a relative program path starts there",
     ),
@@ -158,7 +164,7 @@ const JOB: &[Spec] = &[
 const HOSTS: &[Spec] = &[
     spec(
         Id::Hosts,
-        &["hosts", "host", "H"],
+        &["hosts", "host", "H", "nodelist", "w"],
         &["NAME[:N],..."],
         "run on these hosts, N ranks on each (default: 1); a repeated name adds ranks",
     ),
@@ -170,7 +176,7 @@ const HOSTS: &[Spec] = &[
     ),
     spec(
         Id::RanksPerHost,
-        &["ppn", "perhost", "npernode", "N", "grr"],
+        &["ppn", "perhost", "npernode", "N", "grr", "ntasks-per-node"],
         &["N"],
         "N ranks on each host, in place of the slots given with the hosts",
     ),
@@ -217,14 +223,44 @@ const HOSTS: &[Spec] = &[
         &["tree-width"],
         &["N"],
         "start at most N daemons from one host: these start the others, in a tree, as --set \
-         launch.tree_width=N (default: 32; all from this host with --agent)",
+         launch.tree_width=N (default: 32; all from this host with --agent, and with --on-failure \
+         continue)",
+    ),
+];
+
+const DIAL_IN: &[Spec] = &[
+    spec(
+        Id::Accept,
+        &["accept"],
+        &["N"],
+        "run on N hosts whose agents dial in, in the order of their names",
+    ),
+    spec(Id::Listen, &["listen"], &["ADDRESS:PORT"], "where to wait for them"),
+    spec(
+        Id::Join,
+        &["join"],
+        &["ADDRESS:PORT"],
+        "be the agent of this host: dial the mpiexec at this address, take part in one job, and \
+         exit with code 0 if it ended in order; takes no program",
+    ),
+    spec(
+        Id::TokenFile,
+        &["token-file"],
+        &["FILE"],
+        "the token that both sides prove to each other (default: the variable VERBENA_TOKEN)",
+    ),
+    spec(
+        Id::Slots,
+        &["slots"],
+        &["N"],
+        "with --join: the ranks that this host is meant for (default: one for each processor)",
     ),
 ];
 
 const INPUT_OUTPUT: &[Spec] = &[
     spec(
         Id::Tag,
-        &["tag-output", "l", "prepend-rank"],
+        &["tag-output", "l", "prepend-rank", "label"],
         &[],
         "prefix each line of output with its rank",
     ),
@@ -238,7 +274,8 @@ const INPUT_OUTPUT: &[Spec] = &[
         Id::OutputFolder,
         &["output", "output-filename"],
         &["DIR"],
-        "write the output of rank N to DIR/rank.N.out and DIR/rank.N.err, which are replaced",
+        "write the output of rank N to DIR/rank.N.out and DIR/rank.N.err, which are replaced; also \
+         dir=DIR; the words tag and timestamp mean --tag-output and --timestamp-output",
     ),
     spec(
         Id::Stdin,
@@ -277,7 +314,7 @@ const PLACEMENT: &[Spec] = &[
     ),
     spec(
         Id::CoresPerRank,
-        &["cpus-per-rank", "cpus-per-proc"],
+        &["cpus-per-rank", "cpus-per-proc", "cpus-per-task"],
         &["K"],
         "K cores for each rank, as PE=K of --map-by",
     ),
@@ -289,15 +326,28 @@ const OTHER: &[Spec] = &[
     spec(Id::Version, &["version", "V"], &[], "print the version"),
     spec(
         Id::Accepted,
-        &["oversubscribe", "allow-run-as-root", "envall", "genvall", "ordered-output"],
+        &[
+            "oversubscribe",
+            "overcommit",
+            "allow-run-as-root",
+            "envall",
+            "genvall",
+            "ordered-output",
+            "abort-on-non-zero-status",
+            "kill-on-bad-exit",
+            "leave-session-attached",
+            "unbuffered",
+            "quiet",
+            "q",
+        ],
         &[],
         "accepted without effect: this is the default",
     ),
     spec(
         Id::Ignored,
-        &["rmk"],
+        &["rmk", "topolib", "demux"],
         &["NAME"],
-        "accepted without effect: allocations are found in the environment",
+        "accepted without effect: allocations are found in the environment, hwloc reads the machine",
     ),
 ];
 
@@ -321,18 +371,84 @@ const REFUSED: &[(&[&str], &str)] = &[
         "not supported: ranks get mpiexec's whole environment; `env -i` starts with less",
     ),
     (
-        &["cpu-set", "cpu-list"],
-        "not supported: --map-by and --bind-to place ranks, --report-bindings shows where",
+        &["cpu-set", "cpu-list", "cpu-bind", "binding", "rankmap", "membind", "mem-bind"],
+        "not supported: --map-by, --bind-to and --rankfile place ranks, --report-bindings shows where; \
+         `numactl` before the program binds memory",
     ),
     (
-        &["configfile", "app"],
+        &["configfile", "app", "multi-prog"],
         "not supported: write the programs on the command line, with a colon between them",
     ),
+    (
+        &["display-map", "display", "display-allocation", "print-rank-map", "do-not-launch"],
+        "not supported: --report-bindings prints where each rank runs",
+    ),
+    (
+        &["distribution", "m", "seq", "npersocket", "use-hwthread-cpus"],
+        "not supported: --map-by slot fills hosts, --map-by node spreads ranks evenly, --map-by \
+         ppr:N:socket starts N on each package, --bind-to hwthread uses hardware threads",
+    ),
+    (
+        &["outfile-pattern", "errfile-pattern", "o", "e", "error", "merge-stderr-to-stdout"],
+        "not supported: --output DIR writes a file for each rank, 2>&1 of the shell joins both streams",
+    ),
+    (
+        &["prepend-pattern"],
+        "not supported: -l prefixes lines with the rank, --timestamp-output with the time",
+    ),
+    (
+        &["verbose", "v", "info", "debug-daemons", "report-pid", "report-uri", "show-progress"],
+        "not supported: --explain prints transports and reasons, `verbena doctor` checks this host, \
+         `verbena top` shows ranks that run",
+    ),
+    (
+        &["print-all-exitcodes", "report-state-on-timeout", "silent-abort"],
+        "not supported: failed ranks are named in any case; --report-outcome FILE writes them as JSON",
+    ),
+    (
+        &[
+            "prefix",
+            "path",
+            "launch-agent",
+            "preload-binary",
+            "preload-files",
+            "noprefix",
+            "nolocal",
+        ],
+        "not supported: daemons and programs have the same path on all hosts; start mpiexec by its \
+         path to use another installation, and name the hosts by --hosts",
+    ),
+    (
+        &["gdb", "gtool", "xterm", "idb", "tv", "debug"],
+        "not supported: write the tool before the program, for one rank as a section of its own: \
+         mpiexec -n 1 gdb ./a.out : -n 3 ./a.out",
+    ),
+    (
+        &["check_mpi", "trace", "t", "trace-imbalance", "aps", "tune", "am"],
+        "not supported: --check checks the program's use of MPI, tools are loaded by LD_PRELOAD, \
+         --config FILE reads settings",
+    ),
+    (
+        &["enable-x", "disable-x", "order-nodes", "skip-launch-node", "hosts-group", "localhost"],
+        "not supported: --agent names the command that reaches hosts, --hosts the hosts in their order",
+    ),
+    (
+        &["usize", "nameserver", "ompi-server", "server"],
+        "not supported: starting and connecting processes (spawn) is not there yet",
+    ),
+    (
+        &["export", "export-file"],
+        "not supported: ranks get mpiexec's whole environment; -x NAME=VALUE sets a variable",
+    ),
+    (&["time"], "not supported: --timeout SECONDS ends a job that takes longer"),
+    (&["nodes"], "not supported: --hosts names the hosts, --ppn the ranks on each"),
 ];
 
 /// Further spellings of other launchers: the option that they mean, and its value.
 const SHORTHANDS: &[(&str, &str, &str)] = &[
     ("pernode", "ppn", "1"),
+    ("continuous", "on-failure", "continue"),
+    ("no-kill", "on-failure", "continue"),
     ("rr", "ppn", "1"),
     ("bynode", "map-by", "node"),
     ("byslot", "map-by", "slot"),
@@ -416,8 +532,15 @@ pub fn help() -> String {
 
 fn help_of(spec: &Spec) -> String {
     let names: Vec<String> = spec.names.iter().map(|name| dashed(name)).collect();
-    let left = format!("  {} {}", names.join(", "), spec.values.join(" "));
-    let left = left.trim_end();
+    let left = format!("{} {}", names.join(", "), spec.values.join(" "));
+    let left = textwrap::fill(
+        left.trim_end(),
+        textwrap::Options::new(HELP_WIDTH)
+            .initial_indent("  ")
+            .subsequent_indent("      ")
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .word_separator(textwrap::WordSeparator::AsciiSpace),
+    );
     let indent = " ".repeat(HELP_INDENT);
     let lines = textwrap::fill(
         spec.help,

@@ -88,6 +88,69 @@ fn other_launchers_spellings_mean_the_same() {
     assert!(refused("--bynode=3 x").contains("takes no value"));
 }
 
+/// The options that users of other launchers type most, by launcher. Each is honoured, or the error
+/// says what to type.
+#[test]
+fn what_users_of_other_launchers_type_is_honoured_or_refused_with_a_remedy() {
+    let honoured = [
+        "--np 4 --map-by ppr:2:socket:PE=2 --bind-to core --report-bindings a",
+        "--hostfile f -H a:2 -N 2 -x A=1 --wdir /tmp --oversubscribe --tag-output a",
+        "--output tag,timestamp,dir=/tmp/x --timeout 9 --get-stack-traces --stdin all a",
+        "--enable-recovery --allow-run-as-root --continuous --quiet --output-filename d a",
+        "-f f -ppn 2 -genv A 1 -env B 2 -launcher ssh -iface eth0 -prepend-rank -rmk slurm a",
+        "-bind-to socket -map-by core -genvall -disable-auto-cleanup -topolib hwloc a",
+        "-perhost 2 -rr -ordered-output -machinefile f -bootstrap ssh -l -s 0 a",
+        "--ntasks 4 --ntasks-per-node 2 --cpus-per-task 2 -l -D /tmp --unbuffered -w n[1-2] a",
+    ];
+    for line in honoured {
+        let words = line.split_whitespace().map(OsString::from);
+        assert!(parse_with(words, |_| Ok("a:2".into())).is_ok(), "{line}");
+    }
+    let settings = run("--output tag,dir=/tmp/x a").unwrap();
+    assert!(settings.output.tag && settings.output.folder.as_deref() == Some("/tmp/x"));
+    assert_eq!(run("--output tags a").unwrap().output.folder.as_deref(), Some("tags"));
+    for line in [
+        "--mca btl self",
+        "--display-map",
+        "--prefix /opt",
+        "--merge-stderr-to-stdout",
+        "-app f",
+        "--preload-binary",
+        "--xterm 0",
+        "--tune f",
+        "--cpu-set 0",
+        "-v",
+        "--use-hwthread-cpus",
+        "-genvlist A,B",
+        "-genvnone",
+        "-outfile-pattern f",
+        "-prepend-pattern x",
+        "-usize 4",
+        "-print-all-exitcodes",
+        "-configfile f",
+        "-skip-launch-node",
+        "-membind x",
+        "-info",
+        "-check_mpi",
+        "-trace",
+        "-gdb",
+        "-gtool x",
+        "-print-rank-map",
+        "-nolocal",
+        "-tune",
+        "--export=ALL",
+        "--multi-prog f",
+        "-m cyclic",
+        "-o f",
+        "--cpu-bind=cores",
+        "--time=5",
+    ] {
+        let why = refused(&format!("{line} a"));
+        let option = line.split([' ', '=']).next().unwrap();
+        assert!(why.starts_with(option) && why.contains(": not supported: "), "{line}: {why}");
+    }
+}
+
 #[test]
 fn wrong_use_is_reported_in_one_line() {
     assert!(refused("").starts_with("no program given;"));
@@ -139,7 +202,8 @@ proptest! {
     fn any_words_are_a_command_or_an_error(words in prop::collection::vec(word(), 0..12)) {
         let words = words.into_iter().map(OsString::from);
         if let Ok(Command::Run(settings)) = parse_with(words, |path| Ok(path.to_owned())) {
-            prop_assert!((1..=MAX_RANKS).contains(&settings.total_ranks()));
+            let is_open = settings.dial_in.is_some();
+            prop_assert!(is_open || (1..=MAX_RANKS).contains(&settings.total_ranks()));
             prop_assert!(settings.sections.iter().all(|section| !section.program.is_empty()));
         }
     }
@@ -203,6 +267,21 @@ fn an_allocation_gives_hosts_ranks_and_agent_unless_the_user_does() {
     let alone = &[("SLURM_JOB_NODELIST", "localhost"), ("SLURM_JOB_CPUS_PER_NODE", "3")];
     let job = within("x", alone);
     assert_eq!((job.hosts.len(), job.total_ranks()), (0, 3));
+}
+
+#[test]
+fn an_allocation_without_a_list_of_hosts_is_no_job_on_this_host_alone() {
+    let within = |line: &str, task: bool| {
+        let words = line.split(' ').map(OsString::from);
+        let variable = |name: &str| match name {
+            "FLUX_URI" => Some("local:///run/flux/local".to_owned()),
+            "FLUX_TASK_RANK" if task => Some("0".to_owned()),
+            _ => None,
+        };
+        parse_within(words, |_| Err(io::ErrorKind::NotFound.into()), variable)
+    };
+    assert!(within("-n 4 a", false).unwrap_err().0.contains("`flux run -n N PROGRAM`"));
+    assert!(within("-n 4 --hosts localhost a", false).is_ok() && within("-n 4 a", true).is_ok());
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::time::Duration;
 use crate::allocation;
 use crate::binding::MapBy;
 use crate::hosts::HostsError;
-use crate::settings::{MAX_RANKS, Stdin};
+use crate::settings::{MAX_RANKS, OutputOptions, Stdin};
+
+/// The most hosts that may dial in.
+const MAX_AGENTS: u32 = 16_384;
 
 /// An error of the command line, in one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +28,23 @@ pub fn parse_ranks(word: &str, value: &str) -> Result<u32, Usage> {
     number.ok_or_else(|| {
         Usage(format!("{word} {value}: the number of ranks must be from 1 to {MAX_RANKS}"))
     })
+}
+
+/// Parses a number of agents. `word` is the option, for messages.
+pub(super) fn agents(word: &str, value: &str) -> Result<u32, Usage> {
+    let number = value.parse().ok().filter(|agents| (1..=MAX_AGENTS).contains(agents));
+    number.ok_or_else(|| {
+        Usage(format!("{word} {value}: the number of agents must be from 1 to {MAX_AGENTS}"))
+    })
+}
+
+/// Parses a host or an address with a port. `word` is the option, for messages.
+pub(super) fn address(word: &str, value: String) -> Result<String, Usage> {
+    let parts = value.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match parts.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port > 0) {
+        Some(_) => Ok(value),
+        None => Err(Usage(format!("{word} {value}: must be ADDRESS:PORT, such as 10.0.0.1:7000"))),
+    }
 }
 
 /// Parses a time in seconds, more than 0. `word` is the option, for messages.
@@ -116,6 +136,26 @@ pub(super) fn rank_by(word: &str, value: &str) -> Result<(), Usage> {
             "{word} {value}: must be slot: the ranks of a host are numbered consecutively"
         ))),
     }
+}
+
+/// Applies the value of `--output`: a folder, or words of Open MPI, with commas between.
+pub(super) fn output(word: &str, value: String, options: &mut OutputOptions) -> Result<(), Usage> {
+    let is_known = |part: &str| {
+        ["tag", "tag-detailed", "tag-fullname", "timestamp"].contains(&part)
+            || part.starts_with("dir=")
+    };
+    if !value.split(',').all(is_known) {
+        options.folder = Some(path(word, value)?);
+        return Ok(());
+    }
+    for part in value.split(',') {
+        match part.strip_prefix("dir=") {
+            Some(folder) => options.folder = Some(path(word, folder.to_owned())?),
+            None if part == "timestamp" => options.timestamps = true,
+            None => options.tag = true,
+        }
+    }
+    Ok(())
 }
 
 /// Parses the name of a way to start daemons; returns the agent.

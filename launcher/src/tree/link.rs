@@ -1,25 +1,22 @@
 //! An edge of the tree, seen from the parent: the agent, the state of the daemon that it has
-//! started, and the messages in both directions.
+//! started, and the messages in both directions. A host that has dialed in has its own agent.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bootstrap::control::Decoder;
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::channel::Channel;
 use super::{Branch, agent};
+use crate::dial_in::secure_stream::SecureStream;
 use crate::frames::{self, FromHost, ToHost};
 use crate::heartbeat::Heartbeat;
 use crate::stall::HostStall;
-
-/// The longest text of an agent that an error quotes, in bytes.
-const MAX_QUOTE: usize = 200;
 
 /// Time that the first message of a daemon may take after its agent has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -55,7 +52,8 @@ pub(crate) struct Link {
     pub(super) stall: HostStall,
     /// Runs from the first message on.
     pub(super) heartbeat: Option<Heartbeat>,
-    agent: Child,
+    /// `None` for a host that has dialed in.
+    agent: Option<Child>,
     /// The way the agent ended, if this process has reaped it.
     reaped: Option<ExitStatus>,
     started: Instant,
@@ -64,28 +62,29 @@ pub(crate) struct Link {
     channel: Channel,
 }
 
-/// The daemon's standard input and output.
-#[derive(Debug)]
-struct Channel {
-    to: Option<OwnedFd>,
-    from: Option<OwnedFd>,
-    pending: Vec<u8>,
-    decoder: Decoder,
+/// How a child is reached.
+pub(super) enum Reach<'a> {
+    /// By an agent, if not the default, that starts this program.
+    Agent(Option<&'a str>, &'a Path),
+    /// It has dialed in.
+    Dialed(SecureStream),
 }
 
 impl Link {
-    /// Starts the agent. The error is one line for the user.
+    /// Starts the agent, if the host has not dialed in. The error is one line for the user.
     pub(super) fn start(
         branch: Branch,
         height: u32,
-        agent: Option<&str>,
-        program: &Path,
+        reach: Reach<'_>,
     ) -> Result<Link, (Branch, String)> {
-        let (agent, to, from) = match start_agent(&branch.head.name, agent, program) {
-            Ok(started) => started,
-            Err(why) => return Err((branch, why)),
+        let (agent, channel) = match reach {
+            Reach::Dialed(stream) => (None, Channel::of_stream(stream)),
+            Reach::Agent(agent, program) => match start_agent(&branch.head.name, agent, program) {
+                Ok((child, to, from)) => (Some(child), Channel::of_pipes(to, from)),
+                Err(why) => return Err((branch, why)),
+            },
         };
-        let (ranges, decoder) = (branch.ranges(), frames::decoder());
+        let ranges = branch.ranges();
         Ok(Link {
             branch,
             ranges,
@@ -99,8 +98,13 @@ impl Link {
             reaped: None,
             started: Instant::now(),
             agent_ended: None,
-            channel: Channel { to: Some(to), from: Some(from), pending: Vec::new(), decoder },
+            channel,
         })
+    }
+
+    /// Returns true if the host has dialed in.
+    pub(super) fn has_dialed_in(&self) -> bool {
+        self.agent.is_none()
     }
 
     /// Returns true while messages may come.
@@ -108,66 +112,40 @@ impl Link {
         matches!(self.state, State::Starting | State::Running)
     }
 
-    /// Sends a message, now or when the pipe has space.
+    /// Sends a message, now or when there is space.
     pub(super) fn send(&mut self, message: &ToHost) {
-        if let (Some(_), Ok(frame)) = (&self.channel.to, frames::encode(message)) {
-            self.channel.pending.extend_from_slice(&frame);
-            self.write();
+        if let Ok(frame) = frames::encode(message) {
+            self.channel.send(&frame);
         }
     }
 
-    /// Writes as much as the pipe takes.
+    /// Writes as much as there is space for.
     pub(super) fn write(&mut self) {
-        let Channel { to, pending, .. } = &mut self.channel;
-        while let Some(pipe) = to.as_ref().filter(|_| !pending.is_empty()) {
-            match rustix::io::write(pipe, pending) {
-                Ok(wrote) => drop(pending.drain(..wrote)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
-                // The reading side reports what happened.
-                Err(_) => *to = None,
-            }
-        }
+        self.channel.write();
     }
 
     /// Reads what has arrived. Returns false at the end.
     pub(super) fn read(&mut self) -> bool {
-        let mut piece = [0u8; 64 << 10];
-        let Some(from) = &self.channel.from else { return false };
-        match rustix::io::read(from, &mut piece[..]) {
-            Ok(read) if read > 0 => {
-                self.channel.decoder.push(&piece[..read]);
-                self.heartbeat.iter_mut().for_each(Heartbeat::received);
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            _ => {
-                self.channel.from = None;
-                return false;
-            }
+        let read = self.channel.read();
+        if read == Some(true) {
+            self.heartbeat.iter_mut().for_each(Heartbeat::received);
         }
-        true
+        read.is_some()
     }
 
     /// Returns the next message. The error is the text that came instead of a message.
     pub(super) fn next_message(&mut self) -> Result<Option<FromHost>, String> {
-        let decoder = &mut self.channel.decoder;
-        decoder.next_message().map_err(|_| {
-            let bytes = decoder.undecoded();
-            String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_QUOTE)])
-                .trim()
-                .replace(char::is_control, " ")
-        })
+        self.channel.next_message()
     }
 
     /// Returns the descriptor to read from.
     pub(super) fn readable(&self) -> Option<BorrowedFd<'_>> {
-        self.channel.from.as_ref().map(AsFd::as_fd)
+        self.channel.readable()
     }
 
     /// Returns the descriptor to write to, if bytes are pending.
     pub(super) fn writable(&self) -> Option<BorrowedFd<'_>> {
-        let Channel { to, pending, .. } = &self.channel;
-        to.as_ref().filter(|_| !pending.is_empty()).map(AsFd::as_fd)
+        self.channel.writable()
     }
 
     /// Closes the connection and counts the host as lost. A daemon that still runs then ends
@@ -179,7 +157,7 @@ impl Link {
 
     /// Closes the connection.
     pub(super) fn hang_up(&mut self) {
-        (self.channel.to, self.channel.from) = (None, None);
+        self.channel.hang_up();
     }
 
     /// Returns the time at which a daemon without a message is given up.
@@ -206,21 +184,21 @@ impl Link {
 
     /// Returns the agent's exit status once it has ended.
     pub(super) fn agent_status(&mut self) -> Option<ExitStatus> {
-        self.reaped.or_else(|| self.agent.try_wait().ok().flatten())
+        self.reaped.or_else(|| self.agent.as_mut()?.try_wait().ok().flatten())
     }
 
     /// Records the end of the agent, which a wait for all children has found. Returns false if
     /// the process is another one.
     pub(super) fn on_reaped(&mut self, pid: Pid, status: i32) -> bool {
-        let is_own = self.agent_pid() == pid;
+        let is_own = self.agent_pid() == Some(pid);
         if is_own {
             self.reaped = Some(ExitStatus::from_raw(status));
         }
         is_own
     }
 
-    fn agent_pid(&self) -> Pid {
-        Pid::from_child(&self.agent)
+    fn agent_pid(&self) -> Option<Pid> {
+        self.agent.as_ref().map(Pid::from_child)
     }
 
     /// Returns true if a rank runs on the child's host or below it.
@@ -231,12 +209,12 @@ impl Link {
     /// Kills the agent.
     pub(super) fn kill_agent(&mut self) {
         self.kill_group();
-        let _ = self.agent.wait();
+        self.agent.iter_mut().for_each(|agent| _ = agent.wait());
     }
 
     /// Kills the processes of the agent's group.
     pub(super) fn kill_group(&self) {
-        let _ = kill_process_group(self.agent_pid(), Signal::KILL);
+        self.agent_pid().iter().for_each(|pid| _ = kill_process_group(*pid, Signal::KILL));
     }
 }
 

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::agent::{self, shown};
-use super::link::{Link, State};
+use super::link::{Link, Reach, State};
 use super::{Branch, Tree, branches, height};
+use crate::dial_in::gather::Arrival;
+use crate::dial_in::token;
 use crate::frames::{FromHost, ToHost, VERSION};
 use crate::heartbeat::{Heartbeat, Tick};
 use crate::hosts::is_this_host;
@@ -30,6 +32,9 @@ const END_GRACE: Duration = Duration::from_millis(1200);
 const LEVEL_GRACE: Duration = Duration::from_millis(300);
 /// Time that an agent has to end after its daemon.
 const AGENT_GRACE: Duration = Duration::from_millis(300);
+
+/// The agent of a host that has dialed in, for messages.
+const JOIN: &str = "mpiexec --join";
 
 /// What goes wrong with a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +70,9 @@ pub(crate) struct Start<'a> {
 }
 
 impl Links {
-    /// Starts the agents of the children, and sends each child its share.
-    pub(crate) fn start(start: &Start<'_>) -> Result<Links, String> {
+    /// Starts the agents of the children, and sends each child its share. `arrived`: the hosts that
+    /// have dialed in, in their order.
+    pub(crate) fn start(start: &Start<'_>, arrived: Vec<Arrival>) -> Result<Links, String> {
         let Start { settings, share, tree, is_root } = *start;
         let mut links = Links {
             dead_after: settings.dead_after(),
@@ -80,7 +86,9 @@ impl Links {
         }
         let folder = std::env::current_dir()
             .map_err(|error| format!("cannot find the working directory: {error}"))?;
-        let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let variables = std::env::vars_os().filter(|(name, _)| name != token::VARIABLE);
+        let variables: Vec<(OsString, OsString)> = variables.collect();
+        let mut arrived = arrived.into_iter();
         let is_direct = |name: &str| is_root && tree.agent.is_none() && is_this_host(name);
         let all = branches(tree.below.clone(), tree.width, |host| is_direct(&host.name));
         for branch in all {
@@ -90,7 +98,12 @@ impl Links {
             let wants_input = branch.ranges().into_iter().flatten();
             let wants_input = wants_input.into_iter().any(|rank| settings.stdin.reaches(rank));
             let levels = height(branch.below.len(), tree.width);
-            match Link::start(branch, levels, tree.agent.as_deref(), &tree.program) {
+            let dialed = arrived.find(|arrival| arrival.host.name == branch.head.name);
+            let reach = match dialed {
+                Some(arrival) => Reach::Dialed(arrival.stream),
+                None => Reach::Agent(tree.agent.as_deref(), &tree.program),
+            };
+            match Link::start(branch, levels, reach) {
                 Ok(mut link) => {
                     link.wants_input = wants_input;
                     link.send(&environment);
@@ -209,7 +222,10 @@ impl Links {
     fn on_foreign_text(&mut self, link: usize, text: &str) -> Trouble {
         let this = &mut self.links[link];
         let name = &this.branch.head.name;
-        let agent = self.agent.as_deref().unwrap_or(crate::settings::DEFAULT_AGENT);
+        let agent = match this.has_dialed_in() {
+            true => JOIN,
+            false => self.agent.as_deref().unwrap_or(crate::settings::DEFAULT_AGENT),
+        };
         let line = format!(
             "cannot start on {name}: `{agent}` printed \"{text}\" in place of a message of the \
              daemon; start-up files of the shell on {name} must print nothing"
@@ -231,7 +247,7 @@ impl Links {
         let end = Instant::now() + AGENT_GRACE;
         let this = &mut self.links[link];
         let mut status = this.agent_status();
-        while status.is_none() && Instant::now() < end {
+        while status.is_none() && !this.has_dialed_in() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
             status = this.agent_status();
         }
@@ -242,6 +258,13 @@ impl Links {
         }
         let head = &self.links[link].branch.head;
         let (ranks, name) = (head.ranks_in_words(), &head.name);
+        if self.links[link].has_dialed_in() {
+            let line = format!(
+                "cannot start {ranks} on {name}: the connection of its agent (`{JOIN}`) {how}; its \
+                 own messages have the reason"
+            );
+            return self.not_started(link, line);
+        }
         let (whole, test) = self.commands(name);
         let line = format!(
             "cannot start {ranks} on {name}{}: `{whole}` {how}; run `{test}` by hand{}, or see \
@@ -329,6 +352,14 @@ impl Links {
         this.give_up();
         let this = &self.links[link];
         let (ranks, name) = (this.branch.head.ranks_in_words(), &this.branch.head.name);
+        if this.has_dialed_in() {
+            let line = format!(
+                "cannot start {ranks} on {name}: its agent (`{JOIN}`) has sent no message for {} s \
+                 (--start-timeout)",
+                limit.as_secs_f64()
+            );
+            return Some(self.not_started(link, line));
+        }
         let (whole, test) = self.commands(name);
         let line = format!(
             "cannot start {ranks} on {name}{}: no message from its daemon for {} s \
@@ -433,7 +464,7 @@ impl Links {
     pub(crate) fn end_agents(&mut self) {
         self.links.iter_mut().for_each(Link::hang_up);
         let end = Instant::now() + AGENT_GRACE;
-        for link in &mut self.links {
+        for link in self.links.iter_mut().filter(|link| !link.has_dialed_in()) {
             while link.agent_status().is_none() {
                 if Instant::now() >= end {
                     link.kill_agent();

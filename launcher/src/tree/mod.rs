@@ -11,6 +11,7 @@
 //! This module prints nothing and judges no rank.
 
 pub(crate) mod agent;
+mod channel;
 pub(crate) mod link;
 pub(crate) mod links;
 pub mod store;

@@ -1,11 +1,14 @@
 //! Programs under a real Slurm: started by `srun` through PMI-2 and PMIx, and by our `mpiexec` in
 //! an allocation; by Hydra through PMI-1 and by prterun through PMIx, if they are in PATH. C
-//! programs of the table run under each of them: some by a seed, or all.
+//! programs of the table run under each of them: some by a seed, or all. Hosts that dial in are
+//! network namespaces (`dial_in`).
 //!
 //! The cluster is this machine: a munged, a slurmctld and two slurmd of pretended nodes, in a
 //! folder of their own and on free ports of the loopback interface. They run as children of this
 //! process and are killed at the end, by their ids. That needs root and Debian's packages;
 //! otherwise the part is skipped.
+
+mod dial_in;
 
 use std::fs;
 use std::io::Read as _;
@@ -56,9 +59,8 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
     let at = project.target.join("managers");
     let mpicc = options.mpicc.clone().unwrap_or(project.prefix().join("bin/mpicc"));
     let programs = compile(project, &mpicc, &at)?;
+    let mpiexec = options.mpiexec.clone().unwrap_or(project.prefix().join("bin/mpiexec"));
     let expand = |words: &str| {
-        let mpiexec = project.prefix().join("bin/mpiexec");
-        let mpiexec = options.mpiexec.as_ref().unwrap_or(&mpiexec);
         words
             .replace("{mpiexec}", &mpiexec.to_string_lossy())
             .replace("{programs}", &programs.to_string_lossy())
@@ -76,6 +78,15 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         Err(error) => {
             say!("skipped: no Slurm here: {error:#}");
             tally.skipped += slurm_jobs().len() as u64;
+        }
+    }
+    if is_wanted("pods that dial in") {
+        match dial_in::test(&mpiexec, &programs) {
+            Ok(own) => tally += own,
+            Err(error) => {
+                say!("skipped: pods that dial in: no network namespaces here: {error:#}");
+                tally.skipped += 1;
+            }
         }
     }
     let config = cluster.as_ref().ok().map(Cluster::config);
