@@ -17,7 +17,8 @@ const RANK_VARIABLES: [&str; 5] =
     [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
 
 /// Returns the variables that all ranks share: mpiexec's own without the token of agents and those
-/// of a job of which mpiexec is a rank, then those of the command line, the table of hosts, and the places of ranks.
+/// of a job of which mpiexec is a rank, then those of the command line, the table of hosts, and the
+/// places of ranks.
 pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) -> Vec<CString> {
     let is_own =
         |name: &OsStr| name == token::VARIABLE || RANK_VARIABLES.iter().any(|own| name == *own);

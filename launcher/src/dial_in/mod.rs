@@ -9,9 +9,9 @@
 //!   starts `mpiexec --daemon`, copies    <->     messages of `frames`, as through ssh
 //! ```
 //!
-//! [`token`] reads what both sides know, `secure_stream` encrypts, [`greeting`] is the first message,
-//! [`gather`] is the side of `mpiexec`, [`join`] that of an agent. The listener is closed once all
-//! agents are there. This folder starts no rank and judges nothing.
+//! [`token`] reads what both sides know, `secure_stream` encrypts, [`greeting`] is the first
+//! message, [`gather`] is the side of `mpiexec`, [`join`] that of an agent. The listener is closed
+//! once all agents are there. This folder starts no rank and judges nothing.
 
 pub mod gather;
 pub mod greeting;
