@@ -29,6 +29,7 @@ typedef struct {
     int chosen;               /* -i was given                                    */
     int warmup;               /* iterations before the clock starts; -1: a tenth */
     int window;               /* messages in flight                              */
+    int tests;                /* MPI_Test calls while a rank computes            */
     int passes;               /* over each size, of which the best is shown      */
     int pairs;                /* pairs of ranks; 0: as many as there are         */
     int threads;              /* of each rank                                    */
@@ -42,6 +43,7 @@ static const struct { char letter; const char *text; } bench_help[] = {
     {'n', "-n N          iterations of a small message, fewer for large ones"},
     {'x', "-x N          iterations before the clock starts (default: a tenth)"},
     {'W', "-W N          messages in flight (default 64)"},
+    {'T', "-T N          calls of MPI_Testall while a rank computes (default 0)"},
     {'r', "-r N          passes over each size, of which the best is shown (default 1)"},
     {'p', "-p N          pairs of ranks (default: half the ranks)"},
     {'t', "-t N          threads in each rank (default 2)"},
@@ -128,7 +130,7 @@ static inline void bench_parse(int argc, char **argv, const char *usage, const c
     while ((letter = getopt(argc, argv, letters)) != -1) {
         long value = optarg && letter != 'm' ? bench_number(optarg, optarg + strlen(optarg)) : 0;
         int *place = letter == 'i' || letter == 'n' ? &o->iterations : letter == 'x' ? &o->warmup
-                   : letter == 'W' ? &o->window : letter == 'p' ? &o->pairs : letter == 't' ? &o->threads : letter == 'r' ? &o->passes : NULL;
+                   : letter == 'W' ? &o->window : letter == 'p' ? &o->pairs : letter == 't' ? &o->threads : letter == 'r' ? &o->passes : letter == 'T' ? &o->tests : NULL;
         if (letter == 'h') bench_usage(usage, letters, 0);
         if (letter == '?' || (letter == 'm' && !bench_range(optarg, o)) || (place && value < (letter != 'x')))
             bench_usage(usage, letters, 2);

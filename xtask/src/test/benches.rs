@@ -14,7 +14,7 @@ use crate::project::Project;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Numbers of ranks, and the words of a program on them.
-const RUNS: [(&[u32], &str); 39] = [
+const RUNS: [(&[u32], &str); 40] = [
     (&[2], "latency -c -i 5 -m 0:1048576"),
     (&[2], "partitioned -c -i 5 -m 8:1048576"),
     (&[2], "bw -c -i 3 -m 1:65536"),
@@ -38,6 +38,7 @@ const RUNS: [(&[u32], &str); 39] = [
     (&[1, 2, 5], "collective scatter -c -f -i 3 -m 1:65536"),
     (&[2, 4], "overlap exchange -c -i 3 -m 1:65536"),
     (&[1, 2, 5], "overlap alltoall -c -i 3 -m 1:65536"),
+    (&[1, 2, 5], "overlap allreduce -c -i 3 -T 4 -m 1:65536"),
     (&[1, 2, 5], "init -f"),
     (&[1, 2, 5], "hello"),
     (&[2], "queue -m 10:1000"),
