@@ -1,4 +1,4 @@
-! One program of parts with mpif.h, module mpi and module mpi_f08.
+! One program of parts with module mpi and module mpi_f08.
 module old_part
   use mpi
   implicit none
@@ -45,24 +45,6 @@ contains
   end subroutine
 end module
 
-subroutine oldest(comm, rank)
-  implicit none
-  include 'mpif.h'
-  integer comm, rank, ierror, bytes
-  double precision d(3, 2)
-  complex z
-  integer(8) i8
-  call mpi_comm_rank(comm, rank, ierror)
-  call MPI_SIZEOF(d, bytes, ierror)
-  if (bytes /= 8 .or. ierror /= MPI_SUCCESS) print '(A)', 'WRONG size of a double'
-  call MPI_SIZEOF(z, bytes, ierror)
-  if (bytes /= 8) print '(A)', 'WRONG size of a complex'
-  call PMPI_SIZEOF(i8, bytes, ierror)
-  if (bytes /= 8) print '(A)', 'WRONG size of integer(8)'
-  call MPI_SIZEOF(1, bytes, ierror)
-  if (bytes /= 4) print '(A)', 'WRONG size of an integer'
-end subroutine
-
 program mixed
   use mpi_f08, only: MPI_Init, MPI_Finalize, MPI_Comm, MPI_COMM_WORLD, MPI_Comm_dup, MPI_Comm_free, &
     MPI_Comm_size, MPI_Barrier, MPI_Comm_rank, operator(/=)
@@ -71,15 +53,12 @@ program mixed
   use new_part, only: use_new, complete
   implicit none
   type(MPI_Comm) :: comm
-  integer :: n, rank, value, status(MPI_STATUS_SIZE), request, wanted
-  external :: oldest
+  integer :: n, rank, value, status(MPI_STATUS_SIZE), request
   call MPI_Init()
   if (MPI_COMM_WORLD%MPI_VAL /= old_world) print '(A)', 'WRONG constant'
   call MPI_Comm_dup(MPI_COMM_WORLD, comm)
   call MPI_Comm_size(comm, n)
-  call oldest(comm%MPI_VAL, rank)
-  call MPI_Comm_rank(comm, wanted)
-  if (rank /= wanted) print '(A)', 'WRONG rank'
+  call MPI_Comm_rank(comm, rank)
   value = rank
   call sum_old(comm%MPI_VAL, value)
   if (value /= n * (n - 1) / 2) print '(A)', 'WRONG sum'
