@@ -496,6 +496,31 @@ mod tests {
     }
 
     #[test]
+    fn a_barrier_waits_for_no_guest_that_has_died_or_ended() {
+        let folder = std::env::temp_dir().join(format!("xtask-barrier-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("session.sh"), SESSION).unwrap();
+        let barrier = || {
+            let mut bash = Command::new("bash");
+            bash.args(["-c", ". ./session.sh; vm_barrier end && echo all are here"]);
+            bash.env("PATH", "/usr/bin:/bin").env("VM_PATH", "/usr/bin:/bin").current_dir(&folder);
+            let folder = folder.as_os_str();
+            bash.envs(["VM_FOLDER", "VM_RESULTS", "TMPDIR"].map(|name| (name, folder)));
+            bash.envs([("VM_ID", "0"), ("VM_GUESTS", "2")]);
+            quietly(&mut bash, Duration::from_secs(20)).map(|ran| ran.stdout)
+        };
+        fs::write(folder.join("died.1"), "").unwrap();
+        assert_eq!(barrier().unwrap(), "all are here\n");
+        fs::remove_file(folder.join("died.1")).unwrap();
+        fs::write(folder.join("code.1"), "1").unwrap();
+        let failure = barrier().unwrap_err().to_string();
+        assert!(!failure.contains("20 s"), "{failure}");
+        fs::write(folder.join("barrier.end.1"), "").unwrap();
+        assert_eq!(barrier().unwrap(), "all are here\n");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn output_is_shown_in_whole_lines_as_it_grows() {
         let folder = std::env::temp_dir().join(format!("xtask-tail-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

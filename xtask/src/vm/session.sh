@@ -2,21 +2,24 @@
 export PATH=$VM_PATH
 cd "$VM_FOLDER" || exit 1
 
-# vm_barrier NAME: wait until all guests have come here. The looks become rare, and no program is started for them,
-# which would take most of an emulated processor: others may measure here meanwhile.
+# vm_barrier NAME: wait until all guests have come here, but for those that have died. Fails if the command of another
+# guest has ended instead. The looks become rare, and no program is started for them, which would take most of an
+# emulated processor: others may measure here meanwhile.
 vm_barrier() {
-  local n pause wait ms=20
+  local n pause wait ms=20 code=0 file=${TMPDIR:-/tmp}/vm_pause
   : >"$VM_RESULTS/barrier.$1.$VM_ID"
-  [ -p /tmp/vm_pause ] || mkfifo /tmp/vm_pause
-  exec {pause}<>/tmp/vm_pause
+  [ -p "$file" ] || mkfifo "$file"
+  exec {pause}<>"$file"
   for ((n = 0; n < VM_GUESTS; n++)); do
-    until [ -e "$VM_RESULTS/barrier.$1.$n" ]; do
+    until [ -e "$VM_RESULTS/barrier.$1.$n" ] || [ -e "$VM_RESULTS/died.$n" ]; do
+      if [ -e "$VM_RESULTS/code.$n" ] && [ ! -e "$VM_RESULTS/barrier.$1.$n" ]; then code=1; break; fi
       printf -v wait 0.%03d $ms
       read -r -t $wait -u $pause
       ((ms < 300)) && ((ms += ms / 8))
     done
   done
   exec {pause}>&-
+  return $code
 }
 
 # vm_cable SECONDS: pull this guest's cable for so long; returns at once.
