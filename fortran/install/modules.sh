@@ -1,6 +1,6 @@
 # Modules fit one compiler and version. They are built from the installed sources when a compiler
-# is first used, into the user's cache, unless the installation has them. VERBENA_MODULES names
-# another folder for them.
+# is first used, into the user's cache, unless the installation has them. Where the cache cannot be
+# written, they go to a folder of the user's below /tmp. VERBENA_MODULES names another folder.
 sources=$prefix/share/verbena/modules
 
 prepare() {
@@ -30,17 +30,33 @@ prepare() {
     )
     name=${compiler%% *}
     key=${name##*/}-$key
-    cache=${VERBENA_MODULES:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/verbena/modules}
-    for modules in "$lib/verbena/modules/$key" "$cache/$key"; do
-        [ ! -e "$modules/libverbena_modules.a" ] || return 0
+    cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+    cache=${VERBENA_MODULES:-${cache:+$cache/verbena/modules}}
+    spare=${TMPDIR:-/tmp}/verbena-modules-$(id -u)
+    for folder in "$lib/verbena/modules" "$cache" "$spare"; do
+        modules=$folder/$key
+        is_trusted && [ -e "$modules/libverbena_modules.a" ] && return 0
     done
-    build_modules
+    for folder in "$cache" "$spare"; do
+        modules=$folder/$key
+        new=$folder/.$key.$$
+        [ "$folder" != "$spare" ] || mkdir -m 700 "$spare" 2>/dev/null
+        if is_trusted && mkdir -p "$new" 2>/dev/null; then
+            build_modules
+            return 0
+        fi
+    done
+    failed 'cannot write modules to the cache, nor below /tmp (VERBENA_MODULES names another folder)'
+}
+
+# Another user may have made a folder by the name of the spare one.
+is_trusted() {
+    [ -n "$folder" ] && { [ "$folder" != "$spare" ] || { [ -O "$spare" ] && [ ! -L "$spare" ]; }; }
 }
 
 # Builds in a folder of its own and moves it into place, as several compilers may start at once.
 build_modules() {
-    new=$cache/.$key.$$
-    if mkdir -p "$new" 2>/dev/null && (
+    if (
         cd "$new" &&
             for module in verbena_mpi_types mpi mpi_f08; do
                 sed "$edit" "$sources/$module.f90" >$module.f90
@@ -49,14 +65,19 @@ build_modules() {
             done &&
             ar cr libverbena_modules.a ./*.o && rm ./*.o ./*.f90
     ) >"$new.log" 2>&1; then
-        rm -f "$new.log"
-        mv "$new" "$modules" 2>/dev/null || rm -rf "$new"
-        [ -e "$modules/libverbena_modules.a" ] && return 0
+        # A folder without the library is damaged; one with it was made meanwhile.
+        [ -e "$modules/libverbena_modules.a" ] || rm -rf "$modules"
+        mv "$new" "$modules" 2>/dev/null
+        rm -rf "$new" "$modules/.$key.$$" "$new.log"
+        [ ! -e "$modules/libverbena_modules.a" ] || return 0
     fi
-    printf '@NAME@: %s cannot build the modules mpi and mpi_f08 in %s; mpif.h can be used\n' \
-        "$compiler" "$cache" >&2
+    failed "cannot build the modules mpi and mpi_f08 in $folder"
     [ ! -s "$new.log" ] || head -n 5 "$new.log" >&2
     rm -rf "$new" "$new.log"
+}
+
+failed() {
+    printf '@NAME@: %s %s; mpif.h can be used\n' "$compiler" "$1" >&2
     modules=
 }
 

@@ -154,6 +154,24 @@ MODULE mpi
     END FUNCTION PMPI_Wtime
     DOUBLE PRECISION FUNCTION PMPI_Wtick()
     END FUNCTION PMPI_Wtick
+    SUBROUTINE MPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set, &
+        ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(OUT) :: logical_true
+      LOGICAL, INTENT(OUT) :: logical_false
+      LOGICAL, INTENT(OUT) :: is_set
+      INTEGER, INTENT(OUT) :: ierror
+    END SUBROUTINE MPI_Abi_get_fortran_booleans
+    SUBROUTINE PMPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set, &
+        ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(OUT) :: logical_true
+      LOGICAL, INTENT(OUT) :: logical_false
+      LOGICAL, INTENT(OUT) :: is_set
+      INTEGER, INTENT(OUT) :: ierror
+    END SUBROUTINE PMPI_Abi_get_fortran_booleans
     SUBROUTINE MPI_Abi_get_fortran_info(info, ierror)
       IMPORT
       INTEGER, INTENT(OUT) :: info
@@ -186,6 +204,20 @@ MODULE mpi
       INTEGER, INTENT(OUT) :: abi_minor
       INTEGER, INTENT(OUT) :: ierror
     END SUBROUTINE PMPI_Abi_get_version
+    SUBROUTINE MPI_Abi_set_fortran_booleans(logical_size, logical_true, logical_false, ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(IN) :: logical_true
+      LOGICAL, INTENT(IN) :: logical_false
+      INTEGER, INTENT(OUT) :: ierror
+    END SUBROUTINE MPI_Abi_set_fortran_booleans
+    SUBROUTINE PMPI_Abi_set_fortran_booleans(logical_size, logical_true, logical_false, ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(IN) :: logical_true
+      LOGICAL, INTENT(IN) :: logical_false
+      INTEGER, INTENT(OUT) :: ierror
+    END SUBROUTINE PMPI_Abi_set_fortran_booleans
     SUBROUTINE MPI_Abi_set_fortran_info(info, ierror)
       IMPORT
       INTEGER, INTENT(IN) :: info

@@ -400,6 +400,30 @@ MODULE mpi_f08
     END SUBROUTINE MPI_WIN_NULL_DELETE_FN
   END INTERFACE
 
+  INTERFACE MPI_Abi_get_fortran_booleans
+    SUBROUTINE MPI_Abi_get_fortran_booleans_f08(logical_size, logical_true, logical_false, &
+        is_set, ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(OUT) :: logical_true
+      LOGICAL, INTENT(OUT) :: logical_false
+      LOGICAL, INTENT(OUT) :: is_set
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE MPI_Abi_get_fortran_booleans_f08
+  END INTERFACE MPI_Abi_get_fortran_booleans
+
+  INTERFACE PMPI_Abi_get_fortran_booleans
+    SUBROUTINE PMPI_Abi_get_fortran_booleans_f08(logical_size, logical_true, logical_false, &
+        is_set, ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(OUT) :: logical_true
+      LOGICAL, INTENT(OUT) :: logical_false
+      LOGICAL, INTENT(OUT) :: is_set
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE PMPI_Abi_get_fortran_booleans_f08
+  END INTERFACE PMPI_Abi_get_fortran_booleans
+
   INTERFACE MPI_Abi_get_fortran_info
     SUBROUTINE MPI_Abi_get_fortran_info_f08(info, ierror)
       IMPORT
@@ -449,6 +473,28 @@ MODULE mpi_f08
       INTEGER, INTENT(OUT), OPTIONAL :: ierror
     END SUBROUTINE PMPI_Abi_get_version_f08
   END INTERFACE PMPI_Abi_get_version
+
+  INTERFACE MPI_Abi_set_fortran_booleans
+    SUBROUTINE MPI_Abi_set_fortran_booleans_f08(logical_size, logical_true, logical_false, &
+        ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(IN) :: logical_true
+      LOGICAL, INTENT(IN) :: logical_false
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE MPI_Abi_set_fortran_booleans_f08
+  END INTERFACE MPI_Abi_set_fortran_booleans
+
+  INTERFACE PMPI_Abi_set_fortran_booleans
+    SUBROUTINE PMPI_Abi_set_fortran_booleans_f08(logical_size, logical_true, logical_false, &
+        ierror)
+      IMPORT
+      INTEGER, INTENT(IN) :: logical_size
+      LOGICAL, INTENT(IN) :: logical_true
+      LOGICAL, INTENT(IN) :: logical_false
+      INTEGER, INTENT(OUT), OPTIONAL :: ierror
+    END SUBROUTINE PMPI_Abi_set_fortran_booleans_f08
+  END INTERFACE PMPI_Abi_set_fortran_booleans
 
   INTERFACE MPI_Abi_set_fortran_info
     SUBROUTINE MPI_Abi_set_fortran_info_f08(info, ierror)

@@ -33,6 +33,20 @@ pub(crate) unsafe fn init_thread<const P: bool>(
     code
 }
 
+pub(crate) unsafe fn abi_set_fortran_booleans<const P: bool>(
+    logical_size: *mut c_int,
+    logical_true: *mut c_int,
+    logical_false: *mut c_int,
+) -> c_int {
+    let set = pick!(P, MPI_Abi_set_fortran_booleans, PMPI_Abi_set_fortran_booleans);
+    // SAFETY: the caller's INTEGER, and two LOGICALs whose bits C reads.
+    let code = unsafe { set(*logical_size, logical_true.cast(), logical_false.cast()) };
+    if code == SUCCESS {
+        logical::learn();
+    }
+    code
+}
+
 macro_rules! clocks {
     ($($first:ident, $call:ident, $rest:tt;)*) => {
         $(

@@ -1,6 +1,7 @@
-//! LOGICAL values. Compilers represent .FALSE. as 0 and .TRUE. as 1 or -1 (all bits set); those
-//! with -1 look at the lowest bit alone. Therefore any value but 0 is read as true, and 1 is
-//! written, unless the MPI library knows another .TRUE. (MPI_Abi_set_fortran_booleans).
+//! LOGICAL values. Compilers represent .FALSE. as 0 and .TRUE. as 1 or -1 (all bits set). Those
+//! with -1 look at the lowest bit alone, and negate by inverting all bits: they make -2 of a 1 that
+//! came from MPI. Therefore odd values are read as true, and 1 is written, unless the MPI library
+//! knows another .TRUE. (MPI_Abi_set_fortran_booleans).
 
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,7 +12,7 @@ static TRUE: AtomicI32 = AtomicI32::new(1);
 
 /// A LOGICAL as C has it.
 pub(crate) fn from_logical(value: c_int) -> c_int {
-    c_int::from(value != 0)
+    value & 1
 }
 
 /// A C truth value as a LOGICAL.
@@ -42,8 +43,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_bits_and_one_are_both_true() {
-        assert_eq!([0, 1, -1].map(from_logical), [0, 1, 1]);
+    fn odd_values_are_true() {
+        assert_eq!([0, 1, -1, !1].map(from_logical), [0, 1, 1, 0]);
         assert_eq!([0, 1, 7].map(to_logical), [0, 1, 1]);
     }
 }

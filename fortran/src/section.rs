@@ -49,11 +49,7 @@ impl Section {
         datatype: MPI_Datatype,
         is_written: bool,
     ) -> Section {
-        let address = descriptor.address();
-        if !descriptor.has_gaps() {
-            return Section { address, count, datatype, own: Own::Nothing };
-        }
-        Section::typed(descriptor, count, datatype)
+        Section::in_place(descriptor, count, datatype)
             .unwrap_or_else(|| Section::copied(descriptor, count, datatype, is_written))
     }
 
@@ -73,13 +69,13 @@ impl Section {
     }
 
     /// As `whole`, but never by a copy.
-    #[inline]
     pub(crate) fn in_place(
         descriptor: &Descriptor,
         count: i64,
         datatype: MPI_Datatype,
     ) -> Option<Section> {
-        if !descriptor.has_gaps() {
+        // An invalid count is left to C to refuse.
+        if count <= 0 || !descriptor.has_gaps() {
             let address = descriptor.address();
             return Some(Section { address, count, datatype, own: Own::Nothing });
         }
@@ -87,7 +83,8 @@ impl Section {
     }
 
     /// The buffer of a partitioned call. In place if partitions begin at a regular distance,
-    /// otherwise a copy, which is made and stored by partitions.
+    /// otherwise a copy, which is made and stored by partitions. A count that C's plain form does
+    /// not take becomes a type.
     #[cold]
     pub(crate) fn partitions(
         descriptor: &Descriptor,
@@ -96,8 +93,21 @@ impl Section {
         datatype: MPI_Datatype,
         is_written: bool,
     ) -> Section {
-        Section::typed_partitions(descriptor, partitions, count, datatype)
-            .unwrap_or_else(|| Section::copied(descriptor, count, datatype, is_written))
+        let section = match descriptor.has_gaps() {
+            true => Section::typed_partitions(descriptor, partitions, count, datatype),
+            false => Section::in_place(descriptor, count, datatype),
+        };
+        let section =
+            section.unwrap_or_else(|| Section::copied(descriptor, count, datatype, is_written));
+        if section.count <= i64::from(c_int::MAX) {
+            return section;
+        }
+        let mut built = Built::new(section.datatype);
+        let typed = built.contiguous(section.count);
+        match typed.and_then(|()| Section::of_type(descriptor, 1, built)) {
+            Some(typed) if !section.has_copy() => typed,
+            _ => section,
+        }
     }
 
     /// A derived type whose elements follow each other at the stride of a dimension. `None` if a
@@ -170,6 +180,10 @@ impl Section {
     /// True if the buffer is described by a type that was made here.
     pub(crate) fn has_type(&self) -> bool {
         matches!(self.own, Own::Type)
+    }
+
+    fn has_copy(&self) -> bool {
+        matches!(self.own, Own::Copy(_))
     }
 
     /// After a blocking call: stores what was written.

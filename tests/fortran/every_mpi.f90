@@ -5,6 +5,26 @@
       IMPLICIT NONE
       CONTAINS
 
+      SUBROUTINE u_abi_get_fortran_booleans
+      SAVE
+      INTEGER :: logical_size
+      LOGICAL :: logical_true
+      LOGICAL :: logical_false
+      LOGICAL :: is_set
+      INTEGER :: ierror
+      CALL MPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set, ierror)
+      END SUBROUTINE
+
+      SUBROUTINE uP_abi_get_fortran_booleans
+      SAVE
+      INTEGER :: logical_size
+      LOGICAL :: logical_true
+      LOGICAL :: logical_false
+      LOGICAL :: is_set
+      INTEGER :: ierror
+      CALL PMPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set, ierror)
+      END SUBROUTINE
+
       SUBROUTINE u_abi_get_fortran_info
       SAVE
       INTEGER :: info
@@ -47,6 +67,24 @@
       INTEGER :: abi_minor
       INTEGER :: ierror
       CALL PMPI_Abi_get_version(abi_major, abi_minor, ierror)
+      END SUBROUTINE
+
+      SUBROUTINE u_abi_set_fortran_booleans
+      SAVE
+      INTEGER :: logical_size
+      LOGICAL :: logical_true
+      LOGICAL :: logical_false
+      INTEGER :: ierror
+      CALL MPI_Abi_set_fortran_booleans(logical_size, logical_true, logical_false, ierror)
+      END SUBROUTINE
+
+      SUBROUTINE uP_abi_set_fortran_booleans
+      SAVE
+      INTEGER :: logical_size
+      LOGICAL :: logical_true
+      LOGICAL :: logical_false
+      INTEGER :: ierror
+      CALL PMPI_Abi_set_fortran_booleans(logical_size, logical_true, logical_false, ierror)
       END SUBROUTINE
 
       SUBROUTINE u_abi_set_fortran_info
@@ -8982,12 +9020,16 @@
       END SUBROUTINE
 
       SUBROUTINE all_of_them
+      CALL u_abi_get_fortran_booleans
+      CALL uP_abi_get_fortran_booleans
       CALL u_abi_get_fortran_info
       CALL uP_abi_get_fortran_info
       CALL u_abi_get_info
       CALL uP_abi_get_info
       CALL u_abi_get_version
       CALL uP_abi_get_version
+      CALL u_abi_set_fortran_booleans
+      CALL uP_abi_set_fortran_booleans
       CALL u_abi_set_fortran_info
       CALL uP_abi_set_fortran_info
       CALL u_abort
@@ -9842,6 +9884,10 @@
       CALL uP_win_unlock_all
       CALL u_win_wait
       CALL uP_win_wait
+      PRINT *, MPI_Wtime()
+      PRINT *, MPI_Wtick()
+      PRINT *, PMPI_Wtime()
+      PRINT *, PMPI_Wtick()
       END SUBROUTINE
       END MODULE
 

@@ -241,7 +241,10 @@ impl Tree {
     /// Library, header and sources of the modules; the modules of the compilers that are there.
     fn fortran(&self, project: &Project, built: &Path) -> Result<()> {
         self.copy(&built.join("libverbena_fortran.so"), "lib/libverbena_fortran.so.1")?;
-        self.link("libverbena_fortran.so.1", "lib/libverbena_fortran.so")?;
+        // The last two are the standard's names (MPI-5.0 §20).
+        for name in ["libverbena_fortran.so", "libmpifort_abi.so", "libmpifort_abi.so.1"] {
+            self.link("libverbena_fortran.so.1", &format!("lib/{name}"))?;
+        }
         self.copy(&project.root.join("fortran/include/mpif.h"), "include/mpif.h")?;
         self.copy_files(&project.root.join("fortran/modules"), "share/verbena/modules")?;
         let template = read(&project.root.join("mpi-abi/install/mpi.pc"))?;

@@ -4,6 +4,33 @@
 use crate::prelude::*;
 
 #[inline]
+unsafe fn abi_get_fortran_booleans<const P: bool>(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, is_set: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let mut is_set_: c_int = 0;
+        let code = pick!(P, MPI_Abi_get_fortran_booleans, PMPI_Abi_get_fortran_booleans)(*logical_size, logical_true.cast(), logical_false.cast(), &raw mut is_set_);
+        if code == SUCCESS {
+            *is_set = to_logical(is_set_);
+        }
+        finish(ierror, code);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_abi_get_fortran_booleans_(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, is_set: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { abi_get_fortran_booleans::<false>(logical_size, logical_true, logical_false, is_set, ierror) }
+}
+names!(mpi_abi_get_fortran_booleans_: mpi_abi_get_fortran_booleans mpi_abi_get_fortran_booleans__ MPI_ABI_GET_FORTRAN_BOOLEANS mpi_abi_get_fortran_booleans_f08_ mpi_abi_get_fortran_booleans_f08 mpi_abi_get_fortran_booleans_f08__ MPI_ABI_GET_FORTRAN_BOOLEANS_F08);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_abi_get_fortran_booleans_(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, is_set: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { abi_get_fortran_booleans::<true>(logical_size, logical_true, logical_false, is_set, ierror) }
+}
+names!(pmpi_abi_get_fortran_booleans_: pmpi_abi_get_fortran_booleans pmpi_abi_get_fortran_booleans__ PMPI_ABI_GET_FORTRAN_BOOLEANS pmpi_abi_get_fortran_booleans_f08_ pmpi_abi_get_fortran_booleans_f08 pmpi_abi_get_fortran_booleans_f08__ PMPI_ABI_GET_FORTRAN_BOOLEANS_F08);
+
+#[inline]
 unsafe fn abi_get_fortran_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
@@ -79,6 +106,29 @@ unsafe extern "C" fn pmpi_abi_get_version_(abi_major: *mut c_int, abi_minor: *mu
     unsafe { abi_get_version::<true>(abi_major, abi_minor, ierror) }
 }
 names!(pmpi_abi_get_version_: pmpi_abi_get_version pmpi_abi_get_version__ PMPI_ABI_GET_VERSION pmpi_abi_get_version_f08_ pmpi_abi_get_version_f08 pmpi_abi_get_version_f08__ PMPI_ABI_GET_VERSION_F08);
+
+#[inline]
+unsafe fn abi_set_fortran_booleans<const P: bool>(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    unsafe {
+        let code = crate::environment::abi_set_fortran_booleans::<P>(logical_size, logical_true, logical_false);
+        finish(ierror, code);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_abi_set_fortran_booleans_(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { abi_set_fortran_booleans::<false>(logical_size, logical_true, logical_false, ierror) }
+}
+names!(mpi_abi_set_fortran_booleans_: mpi_abi_set_fortran_booleans mpi_abi_set_fortran_booleans__ MPI_ABI_SET_FORTRAN_BOOLEANS mpi_abi_set_fortran_booleans_f08_ mpi_abi_set_fortran_booleans_f08 mpi_abi_set_fortran_booleans_f08__ MPI_ABI_SET_FORTRAN_BOOLEANS_F08);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_abi_set_fortran_booleans_(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, ierror: *mut c_int) {
+    // SAFETY: the caller's arguments.
+    unsafe { abi_set_fortran_booleans::<true>(logical_size, logical_true, logical_false, ierror) }
+}
+names!(pmpi_abi_set_fortran_booleans_: pmpi_abi_set_fortran_booleans pmpi_abi_set_fortran_booleans__ PMPI_ABI_SET_FORTRAN_BOOLEANS pmpi_abi_set_fortran_booleans_f08_ pmpi_abi_set_fortran_booleans_f08 pmpi_abi_set_fortran_booleans_f08__ PMPI_ABI_SET_FORTRAN_BOOLEANS_F08);
 
 #[inline]
 unsafe fn abi_set_fortran_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {

@@ -477,7 +477,7 @@ unsafe fn precv_init_c_sections<const P: bool>(buf: *const Descriptor, partition
 unsafe fn precv_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        if (*buf).has_gaps() {
+        if (*buf).has_gaps() || *count > i64::from(c_int::MAX) {
             return precv_init_c_sections::<P>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror);
         }
         let mut request_ = MPI_Request::NULL;
@@ -613,7 +613,7 @@ unsafe fn psend_init_c_sections<const P: bool>(buf: *const Descriptor, partition
 unsafe fn psend_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        if (*buf).has_gaps() {
+        if (*buf).has_gaps() || *count > i64::from(c_int::MAX) {
             return psend_init_c_sections::<P>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror);
         }
         let mut request_ = MPI_Request::NULL;

@@ -39,7 +39,7 @@ pub enum Scalar {
     C64,
     CLongDouble,
     C128,
-    /// Truth values: zero is false.
+    /// Truth values: odd is true.
     L8,
     L16,
     L32,

@@ -45,6 +45,23 @@ pub(super) trait Truth: Copy {
     fn truth(value: bool) -> Self;
 }
 
+/// A LOGICAL or a C bool. Odd values are true: some Fortran compilers write all bits, negate by
+/// inverting them, and look at the lowest one alone.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Logical<T>(T);
+
+impl<T: Bits + From<bool> + PartialEq> Truth for Logical<T> {
+    #[inline(always)]
+    fn is_true(self) -> bool {
+        self.0.and(true.into()) == true.into()
+    }
+    #[inline(always)]
+    fn truth(value: bool) -> Self {
+        Logical(value.into())
+    }
+}
+
 macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Number for $type {

@@ -92,11 +92,11 @@ fn single(level: Level, op: BuiltinOp, scalar: Scalar) -> Option<Kernel> {
         Scalar::C16 => half_complex(op),
         Scalar::C32 => complex::<f32>(level, op),
         Scalar::C64 => complex::<f64>(level, op),
-        Scalar::L8 => logical::<u8>(level, op),
-        Scalar::L16 => logical::<u16>(level, op),
-        Scalar::L32 => logical::<u32>(level, op),
-        Scalar::L64 => logical::<u64>(level, op),
-        Scalar::L128 => logical::<u128>(level, op),
+        Scalar::L8 => logical::<Logical<u8>>(level, op),
+        Scalar::L16 => logical::<Logical<u16>>(level, op),
+        Scalar::L32 => logical::<Logical<u32>>(level, op),
+        Scalar::L64 => logical::<Logical<u64>>(level, op),
+        Scalar::L128 => logical::<Logical<u128>>(level, op),
         Scalar::Byte => bitwise::<u8>(level, op),
         #[cfg(target_arch = "x86_64")]
         Scalar::LongDouble => match op {

@@ -69,7 +69,8 @@ fn expected(op: BuiltinOp, basic: Basic, left: i64, right: i64) -> Vec<u8> {
             [native(part, re), native(part, im)].concat()
         }
         _ => {
-            let (left, right) = (native(scalar, left), native(scalar, right));
+            let bits = if basic.family == Family::Logical { 1 } else { -1 };
+            let (left, right) = (native(scalar, left & bits), native(scalar, right & bits));
             let result = number(op, integer(scalar, &left), integer(scalar, &right));
             result.to_le_bytes()[..left.len()].to_vec()
         }

@@ -14,6 +14,7 @@ program large_counts_f08
   call statuses()
   call messages()
   call packing()
+  call partitions()
   call MPI_Barrier(MPI_COMM_WORLD)
   if (me == 0) print '(A)', 'ok'
   call MPI_Finalize()
@@ -172,5 +173,26 @@ contains
     at = 0
     call MPI_Unpack_external('external32', packed, 64_C, at, b, 5_C, MPI_INTEGER, ierror)
     call check('external', at == 20 .and. all(b == a))
+  end subroutine
+
+  ! More elements in a partition than C's plain form takes; they have no bytes.
+  subroutine partitions()
+    type(MPI_Datatype) :: nothing
+    type(MPI_Request) :: requests(2)
+    integer, asynchronous :: data(4)
+    data = me
+    call MPI_Type_contiguous(0, MPI_INTEGER, nothing)
+    call MPI_Type_commit(nothing)
+    call MPI_Precv_init(data, 2, huge_count, nothing, me, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &
+      requests(1))
+    call MPI_Psend_init(data, 2, huge_count, nothing, me, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &
+      requests(2))
+    call MPI_Startall(2, requests)
+    call MPI_Pready_range(0, 1, requests(2))
+    call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+    call check('partitions', all(data == me))
+    call MPI_Request_free(requests(1))
+    call MPI_Request_free(requests(2))
+    call MPI_Type_free(nothing)
   end subroutine
 end program

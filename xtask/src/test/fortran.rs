@@ -1,6 +1,9 @@
 //! The Fortran interfaces: programs that call every procedure, compiled and linked; programs that
 //! run on several ranks; and wrong arguments, which must not compile. gfortran is always used.
-//! LLVM's flang compiles all of them too if it is there, and runs some.
+//! LLVM's flang compiles all of them too if it is there, and runs some. If another MPI with the
+//! standard ABI is there, the same binaries run on it.
+
+mod peer;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Tally, report_failure};
+use self::peer::Peer;
+use super::{Options, Tally, report_failure};
 use crate::command::{self, capture, quietly};
 use crate::install::FLANG;
 use crate::project::Project;
@@ -28,9 +32,11 @@ const ONE_HOST: [&str; 2] = ["files_f08", "large_counts_f08"];
 /// Numbers of ranks.
 const RANKS: [u32; 5] = [1, 2, 3, 4, 7];
 
-/// Runs the tests whose names contain `filter`.
-pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
+/// Runs the tests whose names contain the filter.
+pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
+    let filter = options.filter.as_deref();
     let at = Fortran::new(project)?;
+    let peer = Peer::find(options);
     let mut tally = Tally::default();
     let mut checks = at.checks("gfortran")?;
     checks.push(("symbols".to_owned(), Box::new(|| at.needs_common_functions())));
@@ -38,6 +44,13 @@ pub(super) fn test(project: &Project, filter: Option<&str>) -> Result<Tally> {
         Some(flang) => checks.extend(at.checks(flang)?),
         None => {
             say!("  skipped: flang, which is not installed");
+            tally.skipped += 1;
+        }
+    }
+    match &peer {
+        Some(peer) => checks.extend(peer.checks(&at)?),
+        None => {
+            say!("  skipped: the same binaries on another MPI: no mpicc_abi in PATH");
             tally.skipped += 1;
         }
     }
@@ -93,13 +106,8 @@ impl Fortran {
 
     fn checks<'a>(&'a self, compiler: &'a str) -> Result<Vec<Check<'a>>> {
         let is_gnu = compiler == "gfortran";
-        let mut programs: Vec<(PathBuf, &[u32])> = EVERY
-            .iter()
-            .map(|name| (self.sources.join(format!("{name}.f90")), [1].as_slice()))
-            .collect();
-        programs.extend(sources(&self.sources.join("run"))?.into_iter().map(|it| (it, &RANKS[..])));
         let mut checks: Vec<Check<'a>> = Vec::new();
-        for (source, ranks) in programs {
+        for (source, ranks) in self.programs()? {
             let name = stem(&source);
             let runs = is_gnu || WITH_FLANG.contains(&name.as_str());
             let check = move || match runs {
@@ -120,6 +128,13 @@ impl Fortran {
             checks.push(("docs/fortran.md".to_owned(), Box::new(|| self.page_compiles())));
         }
         Ok(checks)
+    }
+
+    /// All programs, and the numbers of ranks on which they run.
+    fn programs(&self) -> Result<Vec<(PathBuf, &'static [u32])>> {
+        let every = EVERY.map(|name| (self.sources.join(format!("{name}.f90")), &RANKS[..1]));
+        let others = sources(&self.sources.join("run"))?;
+        Ok(every.into_iter().chain(others.into_iter().map(|it| (it, &RANKS[..]))).collect())
     }
 
     /// mpifort with a compiler, which puts the program's modules into a folder of its own.
@@ -165,13 +180,18 @@ impl Fortran {
     /// Compiles without a warning, runs, and finds `ok`.
     fn runs(&self, compiler: &str, source: &Path, ranks: &[u32]) -> Result<()> {
         let program = self.compiled(compiler, source)?;
-        for ranks in ranks {
-            let mut mpiexec = Command::new(self.prefix.join("bin/mpiexec"));
-            mpiexec.args(["-n", &ranks.to_string()]).arg(&program).current_dir(&self.built);
-            let output = quietly(&mut mpiexec, LIMIT)?.stdout;
+        for &ranks in ranks {
+            let output = self.output(&program, ranks)?;
             ensure!(is_ok(&output), "{ranks} ranks printed:\n{output}");
         }
         Ok(())
+    }
+
+    /// What a program prints on so many ranks.
+    fn output(&self, program: &Path, ranks: u32) -> Result<String> {
+        let mut mpiexec = Command::new(self.prefix.join("bin/mpiexec"));
+        mpiexec.args(["-n", &ranks.to_string()]).arg(program).current_dir(&self.built);
+        Ok(quietly(&mut mpiexec, LIMIT)?.stdout)
     }
 
     /// Each `!WRONG` line is an error when it is the only one of them in the program, which

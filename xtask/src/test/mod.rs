@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// those that the table marks; a million hostile inputs; all programs over four hosts by TCP.
     #[arg(long)]
     thorough: bool,
-    /// Run the C programs on another MPI with the standard ABI: its mpicc ...
+    /// Run the programs on another MPI with the standard ABI: its mpicc ...
     #[arg(long, requires = "mpiexec")]
     mpicc: Option<PathBuf>,
     /// ... and its mpiexec.
@@ -84,7 +84,8 @@ enum Part {
     Installation,
     /// C programs under tests/programs on 1 to 16 ranks.
     Programs,
-    /// Fortran programs, and every procedure in each of the three interfaces.
+    /// Fortran programs, and every procedure in each of the three interfaces. The same binaries run
+    /// on another MPI too, if --mpiexec names one or MPICH's mpicc_abi is in PATH.
     Fortran,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
     /// allocation), and under Hydra and prterun if they are in PATH; some of the C programs by a
@@ -235,7 +236,7 @@ fn run_part(project: &Project, options: &Options, part: Part, step: &Step) -> Re
         Part::Docs => docs(project, step),
         Part::Installation => installation::test(project),
         Part::Programs => programs::test(project, options),
-        Part::Fortran => fortran::test(project, options.filter.as_deref()),
+        Part::Fortran => fortran::test(project, options),
         Part::Managers => managers::test(project, options, step),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),

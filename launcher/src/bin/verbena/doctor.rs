@@ -145,8 +145,10 @@ fn fortran_modules() -> Finding {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let caches = variable("XDG_CACHE_HOME").or(variable("HOME").map(|home| home.join(".cache")));
     let cache = variable("VERBENA_MODULES").or(caches.map(|cache| cache.join("verbena/modules")));
+    let spare = variable("TMPDIR").unwrap_or_else(|| "/tmp".into());
+    let spare = spare.join(format!("verbena-modules-{}", rustix::process::getuid().as_raw()));
     let mut compilers = BTreeSet::new();
-    for folder in [installed, cache].into_iter().flatten() {
+    for folder in [installed, cache, Some(spare)].into_iter().flatten() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             // The name is the compiler's, and a checksum of its version and of the sources.
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -243,18 +243,24 @@ impl Entry<'_> {
         found.with_context(|| format!("no C function for {name} {:?}", self.form))
     }
 
-    /// The condition under which a buffer of the call has gaps between its elements.
+    /// The condition under which the call needs a section: a buffer has gaps between its elements,
+    /// or the count of a partition exceeds what C takes.
     fn gaps(&self) -> Option<String> {
         if !self.is_bound() {
             return None;
         }
         let params: Vec<&Param> =
             self.procedure.params(self.form).filter(|param| !param.is_error()).collect();
-        let buffers = params.iter().enumerate().filter(|(_, param)| param.is_buffer());
-        let gaps: Vec<String> = buffers
-            .filter(|(at, _)| sections::passing(self.procedure, &params, *at) != Passing::Address)
-            .map(|(_, param)| format!("(*{}).has_gaps()", param.name))
-            .collect();
+        let mut gaps = Vec::new();
+        for (at, param) in params.iter().enumerate().filter(|(_, param)| param.is_buffer()) {
+            let passing = sections::passing(self.procedure, &params, at);
+            if passing != Passing::Address {
+                gaps.push(format!("(*{}).has_gaps()", param.name));
+            }
+            if passing == Passing::Partitions && self.form == Form::Large {
+                gaps.push(format!("*{} > i64::from(c_int::MAX)", params[at + 2].name));
+            }
+        }
         (!gaps.is_empty()).then(|| gaps.join(" || "))
     }
 
@@ -521,6 +527,9 @@ impl Entry<'_> {
             if param.direction != Direction::In {
                 let _ = writeln!(parts.stores, "            {name}_.store();");
             }
+        } else if ctype == "*mut c_void" {
+            // Its bits are what the call is about.
+            parts.arguments.push(format!("{name}.cast()"));
         } else if ctype.starts_with('*') {
             let _ = writeln!(parts.before, "        let mut {name}_: c_int = 0;");
             parts.arguments.push(format!("&raw mut {name}_"));

@@ -6,6 +6,7 @@ use super::super::Output;
 use super::super::table::Abi;
 use super::constants::{OWN, SENTINELS, block, named, symbol};
 use super::entries::manglings;
+use super::modules::CLOCKS;
 use super::table::Fortran;
 
 const HEAD: &str = "\
@@ -60,7 +61,7 @@ pub(super) fn header(abi: &Abi, fortran: &Fortran) -> Output {
         line(format!("COMMON /{}/ {name}", block(name)));
         line(format!("BIND(C,NAME='{}')::/{}/", symbol(name), block(name)));
     }
-    for name in ["MPI_WTIME", "MPI_WTICK", "PMPI_WTIME", "PMPI_WTICK"] {
+    for name in CLOCKS.map(str::to_uppercase) {
         line(format!("REAL(KIND=8) {name}"));
         line(format!("EXTERNAL {name}"));
     }

@@ -134,9 +134,11 @@ fn prefixes(procedure: &Procedure) -> &'static [&'static str] {
     if procedure.is_predefined_callback() { &[""] } else { &["", "P"] }
 }
 
-/// The clock.
+/// The functions of the clock.
+pub(super) const CLOCKS: [&str; 4] = ["MPI_Wtime", "MPI_Wtick", "PMPI_Wtime", "PMPI_Wtick"];
+
 fn times(text: &mut String) {
-    for name in ["MPI_Wtime", "MPI_Wtick", "PMPI_Wtime", "PMPI_Wtick"] {
+    for name in CLOCKS {
         let _ = writeln!(text, "    DOUBLE PRECISION FUNCTION {name}()\n    END FUNCTION {name}");
     }
 }
