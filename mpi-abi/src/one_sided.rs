@@ -6,6 +6,7 @@ use fabric::UserBuf;
 use objects::op::{BuiltinOp, Primitive};
 use objects::{Buffer, Class, Datatype, Error, Op, Result};
 use rma::{Access, Place};
+use runtime::window::fence::fence;
 use runtime::window::{access, quick, sync};
 use runtime::{Process, with};
 
@@ -558,7 +559,7 @@ fn check_assert(assert: c_int, allowed: c_int) -> Result<()> {
 pub(crate) unsafe fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
     let allowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
     check_assert(assert, allowed)?;
-    sync::fence(win.0, assert & MPI_MODE_NOPRECEDE != 0, assert & MPI_MODE_NOSUCCEED != 0)
+    fence(win.0, assert & MPI_MODE_NOPRECEDE != 0, assert & MPI_MODE_NOSUCCEED != 0)
 }
 
 pub(crate) unsafe fn win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {

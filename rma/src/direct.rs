@@ -98,6 +98,24 @@ impl Engine {
         is_done && !self.is_progress_due()
     }
 
+    /// Returns true if a fence is right and has nothing to complete. `is_first`: no operation of this
+    /// rank precedes it.
+    #[inline]
+    pub fn may_fence_now(&self, slot: u32, is_first: bool) -> bool {
+        let may = |window: &Window| {
+            (is_first || !window.has_frames) && window.epochs.check_fence().is_ok()
+        };
+        self.windows.at(slot).is_some_and(may)
+    }
+
+    /// Ends a fence epoch like [`Engine::fence`].
+    #[inline]
+    pub fn end_fence(&mut self, slot: u32, is_last: bool) {
+        if let Some(window) = self.windows.at_mut(slot) {
+            window.end_fence(is_last);
+        }
+    }
+
     /// Takes the shared locks of all targets, if they are free and in shared memory and no other
     /// epoch is open. Whatever this returns, waiters may have to be woken.
     pub fn lock_all_now(&mut self, slot: u32) -> bool {

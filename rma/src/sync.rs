@@ -415,11 +415,7 @@ impl Engine {
 
     /// Ends a fence epoch and, unless `is_last`, makes the next one possible.
     pub fn fence(&mut self, window: u64, is_last: bool) -> Result<()> {
-        let state = self.window_mut(window)?;
-        state.epochs.fence(is_last);
-        if let Some(ledger) = state.ledger() {
-            ledger.fenced();
-        }
+        self.window_mut(window)?.end_fence(is_last);
         Ok(())
     }
 

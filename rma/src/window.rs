@@ -241,6 +241,14 @@ impl Window {
         }
     }
 
+    /// Ends a fence epoch and, unless `is_last`, makes the next one possible.
+    pub(crate) fn end_fence(&mut self, is_last: bool) {
+        self.epochs.fence(is_last);
+        if let Some(ledger) = self.ledger() {
+            ledger.fenced();
+        }
+    }
+
     /// Returns the number of ranks.
     pub(crate) fn size(&self) -> u32 {
         self.peers.size()

@@ -119,10 +119,9 @@ impl Process {
         operation: &Operation<'_>,
     ) -> Result<Started> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.world_model.init_state))?;
-        core.planner.borrow_mut().with_plan(operation, comm, |plan| match plan.may_run_inline() {
-            true => run_inline(fast_path, plan, comm),
-            false => Started::Planned(plan.clone()),
-        })
+        core.planner
+            .borrow_mut()
+            .with_plan(operation, comm, |plan| begin_plan(fast_path, plan, comm))
     }
 
     /// Checks and plans a persistent call on `comm`.
@@ -222,6 +221,15 @@ pub fn next_fast_path() -> FastPath {
         return FastPath::Spins;
     }
     if LOCK.starts_with_yield() && !is_every_nth_call() { FastPath::Yields } else { FastPath::Off }
+}
+
+/// Begins a blocking call on `comm` by its plan, like [`Process::begin`].
+#[inline]
+pub(crate) fn begin_plan(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
+    match plan.may_run_inline() {
+        true => run_inline(fast_path, plan, comm),
+        false => Started::Planned(plan.clone()),
+    }
 }
 
 /// Polls the segment only; falls back to the executor, which costs more when caches are cold.

@@ -3,6 +3,7 @@
 //! The protocol's state of a window is in [`rma::Engine`], under the same number: the context id of
 //! a communicator that belongs to the window and on which its ranks synchronise.
 
+use collectives::Plan;
 use fabric::Peer;
 use objects::comm::MAX_NAME;
 use objects::{Attributes, Errhandler, Group, Info, Result};
@@ -61,6 +62,8 @@ pub struct Win {
     pub(crate) slot: u32,
     /// The window's own communicator, by its handle.
     pub(crate) comm: usize,
+    /// The barrier of its fences, planned by the first.
+    pub(crate) barrier: Option<Plan>,
     pub(crate) held: Held,
     /// Another rank of this host.
     pub(crate) neighbor: Option<Peer>,

@@ -361,6 +361,7 @@ fn win(id: u64, comm: usize, members: Members, request: &Request, made: Made) ->
         id,
         slot: made.slot,
         comm,
+        barrier: None,
         held: made.held,
         neighbor: members.neighbor(),
         group: members.group,

@@ -4,14 +4,13 @@ use fabric::{Rights, Transport};
 use objects::{Class, Error, Group, Result};
 use rma::WaitsFor;
 
-use crate::collective;
 use crate::lock::{block_on, poll, progress_once, with};
 use crate::process::Process;
 use crate::stack::Endpoint;
 use crate::wait_target::WaitTarget;
 
 /// Runs `work` on the window's engine and wakes the peers that may go on.
-fn engine<R>(
+pub(super) fn engine<R>(
     p: &mut Process,
     handle: usize,
     work: impl FnOnce(&mut rma::Engine, &mut Endpoint, u64) -> Result<R>,
@@ -33,7 +32,7 @@ fn run<R>(
 }
 
 /// Waits until `poll` returns an outcome.
-fn wait(
+pub(super) fn wait(
     handle: usize,
     what: WaitsFor,
     mut poll: impl FnMut(&mut rma::Engine, u64) -> Option<Result<()>>,
@@ -56,29 +55,6 @@ fn wait(
 /// Makes an error of the window's own communicator one of the window.
 pub(crate) fn of_window(error: Error) -> Error {
     Error::new(error.class(), error.detail())
-}
-
-fn barrier(handle: usize) -> Result<()> {
-    let comm = with(|p| p.win(handle).map(|win| win.comm))?;
-    collective::final_barrier(comm).map_err(of_window)
-}
-
-/// Performs MPI_Win_fence. `first`: no operation of this rank precedes it; `last`: none follows.
-pub fn fence(handle: usize, first: bool, last: bool) -> Result<()> {
-    with(|p| {
-        engine(p, handle, |rma, endpoint, id| {
-            rma.check_fence(id)?;
-            if first { Ok(()) } else { rma.flush_all(endpoint, id) }
-        })
-    })?;
-    let flushed = if first {
-        Ok(())
-    } else {
-        wait(handle, WaitsFor::Operations, |rma, id| rma.poll_flush(id, None))
-    };
-    barrier(handle)?;
-    with(|p| engine(p, handle, |rma, _, id| rma.fence(id, last)))?;
-    flushed
 }
 
 /// Makes progress, and lets other ranks run if there are too few cores: a program may wait for a
