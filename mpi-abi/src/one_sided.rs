@@ -1,17 +1,20 @@
 //! MPI-5.0 §12.3 to §12.5: one-sided operations and synchronisation.
 
+mod at_once;
+
 use std::os::raw::{c_int, c_void};
 
 use fabric::UserBuf;
-use objects::op::{BuiltinOp, Primitive};
+use objects::op::BuiltinOp;
 use objects::{Buffer, Class, Datatype, Error, Op, Result};
 use rma::{Access, Place};
 use runtime::window::fence::fence;
 use runtime::window::{access, quick, sync};
 use runtime::{Process, with};
 
+use self::at_once::{alike, combine_now, fetch_now, get_accumulate_now};
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Win};
-use crate::args::{buffer, checked_count, null_argument, plain, put as store};
+use crate::args::{buffer, checked_count, null_argument, put as store};
 use crate::constants::{
     MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_MODE_NOCHECK, MPI_MODE_NOPRECEDE, MPI_MODE_NOPUT,
     MPI_MODE_NOSTORE, MPI_MODE_NOSUCCEED, MPI_PROC_NULL,
@@ -119,50 +122,6 @@ unsafe fn fetch(
         let result = buffer(p, result_addr.cast_const(), result_count, result_datatype)?;
         Ok(Access::Fetch(op, origin, result))
     }
-}
-
-/// Returns the origin's buffer if both sides are equally many bytes of predefined datatypes without
-/// gaps.
-#[inline(always)]
-unsafe fn alike(
-    origin_addr: *const c_void,
-    (origin_count, origin_datatype, target_count, target_datatype): (
-        MPI_Count,
-        MPI_Datatype,
-        MPI_Count,
-        MPI_Datatype,
-    ),
-) -> Option<UserBuf> {
-    // SAFETY: the user's buffer, passed on; the address of the target's side is not looked at.
-    let (origin, target) = unsafe {
-        let origin = plain(origin_addr, origin_count, origin_datatype)?;
-        (origin, plain(origin_addr, target_count, target_datatype)?)
-    };
-    (origin.len() == target.len()).then_some(origin)
-}
-
-/// Does MPI_Fetch_and_op on a word at once; false if the general path has to.
-#[inline(always)]
-unsafe fn fetch_now(
-    origin_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    op: MPI_Op,
-    win: MPI_Win,
-) -> bool {
-    let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
-    let has_operand = !origin_addr.is_null() || primitive == Primitive::Keep;
-    if primitive == Primitive::Other || !has_operand || result_addr.is_null() {
-        return false;
-    }
-    // SAFETY: the user's buffers of one element; a value that is kept needs no operand.
-    let (operand, old) = unsafe {
-        let operand = UserBuf::new(origin_addr.cast_mut().cast(), size);
-        (operand, UserBuf::new(result_addr.cast(), size))
-    };
-    quick::fetch(win.0, (target_rank as u32, target_disp), primitive, operand, old)
 }
 
 #[inline(always)]
@@ -277,7 +236,51 @@ unsafe fn get_any(
     })
 }
 
+#[inline(always)]
 pub(crate) unsafe fn accumulate(
+    origin_addr: *const c_void,
+    origin_count: MPI_Count,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: MPI_Count,
+    target_datatype: MPI_Datatype,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> Result<()> {
+    let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    // SAFETY: the user's buffer, passed on.
+    if let Some(memory) = unsafe { alike(origin_addr, sides) }
+        && op.0 != BuiltinOp::NoOp as usize
+        && combine_now(
+            memory,
+            (memory.len(), target_datatype),
+            (target_rank as u32, target_disp),
+            op,
+            win,
+            None,
+        )
+    {
+        return Ok(());
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe {
+        accumulate_any(
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            op,
+            win,
+        )
+    }
+}
+
+#[inline(never)]
+unsafe fn accumulate_any(
     origin_addr: *const c_void,
     origin_count: MPI_Count,
     origin_datatype: MPI_Datatype,
@@ -316,6 +319,13 @@ pub(crate) unsafe fn get_accumulate(
     op: MPI_Op,
     win: MPI_Win,
 ) -> Result<()> {
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let result = (result_addr, result_count, result_datatype);
+    let (place, at) = ((target_rank as u32, target_disp), (target_count, target_datatype));
+    // SAFETY: the user's buffers, passed on.
+    if unsafe { get_accumulate_now(origin, result, at, place, op, win) } {
+        return Ok(());
+    }
     let target = Target {
         rank: target_rank,
         disp: target_disp,
@@ -323,10 +333,7 @@ pub(crate) unsafe fn get_accumulate(
         datatype: target_datatype,
     };
     // SAFETY: the user's buffers, passed on.
-    start(win, &target, |p| unsafe {
-        let origin = (origin_addr, origin_count, origin_datatype);
-        fetch(p, origin, (result_addr, result_count, result_datatype), op)
-    })
+    start(win, &target, |p| unsafe { fetch(p, origin, result, op) })
 }
 
 pub(crate) unsafe fn rput(

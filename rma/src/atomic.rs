@@ -43,10 +43,16 @@ pub(crate) fn compare_swap(at: UserBuf, expected: &[u8], new: &[u8], old: &mut [
 /// Does a primitive on the word of 4 or 8 bytes at `at`; `old` gets what it was. The operand is not
 /// looked at if the value is kept. False, and nothing changed, for all other sizes and operations.
 #[inline(always)]
-pub(crate) fn change(at: UserBuf, primitive: Primitive, operand: UserBuf, old: UserBuf) -> bool {
+pub(crate) fn change(
+    at: UserBuf,
+    primitive: Primitive,
+    operand: UserBuf,
+    old: Option<UserBuf>,
+) -> bool {
     let size = at.len();
     let takes = primitive == Primitive::Keep || operand.len() == size;
-    if primitive == Primitive::Other || !takes || old.len() != size || !is_atomic(at, size) {
+    let gives = old.is_none_or(|old| old.len() == size);
+    if primitive == Primitive::Other || !takes || !gives || !is_atomic(at, size) {
         return false;
     }
     match size {
@@ -58,7 +64,7 @@ pub(crate) fn change(at: UserBuf, primitive: Primitive, operand: UserBuf, old: U
 }
 
 #[inline(always)]
-fn change_word<W: Word>(at: UserBuf, primitive: Primitive, operand: UserBuf, old: UserBuf) {
+fn change_word<W: Word>(at: UserBuf, primitive: Primitive, operand: UserBuf, old: Option<UserBuf>) {
     // SAFETY: inside the memory, which its maker vouched for, and aligned to its size.
     let word = unsafe { W::at(at.as_ptr()) };
     let operand = || W::value_at(operand);
@@ -67,7 +73,9 @@ fn change_word<W: Word>(at: UserBuf, primitive: Primitive, operand: UserBuf, old
         Primitive::Add => word.add(operand()),
         Primitive::Keep | Primitive::Other => word.get(),
     };
-    W::store_at(before, old);
+    if let Some(old) = old {
+        W::store_at(before, old);
+    }
 }
 
 /// Replaces the word of 4 or 8 bytes at `at` by `new` if it is `expected`; `old` gets what it was.

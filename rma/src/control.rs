@@ -1,8 +1,8 @@
 //! The shared words of one rank in a window whose ranks are all on one host.
 //!
 //! A record of [`Control::BYTES`] bytes for each rank lies in memory that all of them map, zero at
-//! first. It holds a queue lock for passive synchronisation and a spin lock for elements that no
-//! processor changes atomically.
+//! first. It holds a queue lock for passive synchronisation, a spin lock for accumulates that are
+//! no processor atomics, and the announcement of an access that needs no lock (`guard`).
 //!
 //! The queue lock has three counters of 21 bits in one word: `users` deals tickets, `read` and
 //! `write` are the tickets that may begin to read or to write. A reader moves `read` on when it
@@ -27,6 +27,7 @@ pub struct Control(UserBuf);
 const LOCK: usize = 0;
 const HOLDER: usize = 8;
 const SPIN: usize = 64;
+const ANNOUNCED: usize = 128;
 
 /// Bits of a counter of the lock.
 const BITS: u32 = 21;
@@ -58,8 +59,8 @@ impl Counters {
 }
 
 impl Control {
-    /// Bytes of a record: two cache lines.
-    pub const BYTES: usize = 128;
+    /// Bytes of a record: three cache lines.
+    pub const BYTES: usize = 192;
 
     /// Returns the record in `memory`, which is zero at first and shared by all ranks of the
     /// window. Panics if it is not [`Control::BYTES`] long and aligned to 8 bytes.
@@ -163,17 +164,58 @@ impl Control {
     /// Runs `work` while no other rank runs anything under this rank's spin lock.
     pub(crate) fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
         let word = self.word(SPIN);
-        let mut polls = 0_u32;
-        while word.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            polls += 1;
-            if polls.is_multiple_of(64) {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
+        // Sequentially consistent, as are all accesses of announcements: see `guard`.
+        let (to, or) = (Ordering::SeqCst, Ordering::Relaxed);
+        poll_until(|| word.compare_exchange_weak(0, 1, to, or).is_ok());
         let result = work();
         word.store(0, Ordering::Release);
         result
+    }
+
+    /// Runs `work` while this record, the own one, announces an access to the memory of `rank`,
+    /// whose record is `target`, and the spin lock there is free.
+    #[inline(always)]
+    pub(crate) fn announced<R>(&self, target: &Control, rank: u32, work: impl FnOnce() -> R) -> R {
+        let is_free = || {
+            self.word(ANNOUNCED).swap(rank + 1, Ordering::SeqCst);
+            target.word(SPIN).load(Ordering::SeqCst) == 0
+        };
+        while !is_free() {
+            self.withdraw();
+            target.wait_until_unlocked();
+        }
+        let result = work();
+        self.withdraw();
+        result
+    }
+
+    #[inline(always)]
+    fn withdraw(&self) {
+        self.word(ANNOUNCED).store(0, Ordering::Release);
+    }
+
+    /// Waits until the spin lock is free.
+    #[cold]
+    #[inline(never)]
+    fn wait_until_unlocked(&self) {
+        poll_until(|| self.word(SPIN).load(Ordering::Relaxed) == 0);
+    }
+
+    /// Waits until the rank of this record announces no access to the memory of `rank`.
+    pub(crate) fn wait_until_withdrawn(&self, rank: u32) {
+        poll_until(|| self.word(ANNOUNCED).load(Ordering::SeqCst) != rank + 1);
+    }
+}
+
+/// Polls a condition that another process makes true within a few instructions, if it runs.
+fn poll_until(mut is_true: impl FnMut() -> bool) {
+    let mut polls = 0_u32;
+    while !is_true() {
+        polls += 1;
+        if polls.is_multiple_of(64) {
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
     }
 }
 

@@ -9,16 +9,17 @@
 //! [`Epochs::reach`]: crate::epoch::Epochs::reach
 
 use fabric::UserBuf;
-use objects::op::Primitive;
+use objects::op::PackedOp;
 
-use crate::atomic;
+use crate::combine::{Operands, combine};
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::epoch::Hold;
-use crate::window::{AtomicsBy, LockBy, Remote, Window};
+use crate::recent::Recent;
+use crate::window::{LockBy, Remote, Window};
 
 /// Calls that synchronise at once between two that make progress.
-const PROGRESS_EVERY: u32 = 64;
+const PROGRESS_EVERY: u32 = 256;
 
 /// How a free lock was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,40 @@ impl Engine {
     #[inline(always)]
     pub fn at(&self, slot: u32) -> Option<&Window> {
         self.windows.at(slot)
+    }
+
+    /// Returns the target that was accessed last.
+    #[inline(always)]
+    pub fn recent(&self) -> &Recent {
+        self.windows.recent()
+    }
+
+    /// Makes a target of the window in a slot, whose handle is no other window's, the one that was
+    /// accessed last. False if operations at once are not possible.
+    #[inline(never)]
+    pub fn remember(&mut self, slot: u32, handle: usize, target: u32) -> bool {
+        let begins = |window: &Window| window.epochs.begins_fence() && window.is_direct_at(target);
+        if self.windows.at(slot).is_some_and(begins) {
+            // The epoch of a fence begins with its first access.
+            let _ = self.windows.at_mut(slot).map(|window| window.epochs.access(target));
+        }
+        let window = self.windows.at(slot);
+        match window.and_then(|window| Recent::of(window, handle, target)) {
+            Some(recent) => {
+                self.windows.remember(recent);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Completes all operations at the target that was accessed last, if it is this one and there
+    /// is nothing to wait for.
+    #[inline(always)]
+    pub fn flush_recent(&mut self, handle: usize, target: u32) -> bool {
+        // As in `flush_now`.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::AcqRel);
+        self.windows.recent().is_complete(handle, target) && !self.is_progress_due()
     }
 
     /// Completes all operations at a target, if there is nothing to wait for.
@@ -98,8 +133,8 @@ impl Engine {
         is_done && !self.is_progress_due()
     }
 
-    /// Returns true if a fence is right and has nothing to complete. `is_first`: no operation of this
-    /// rank precedes it.
+    /// Returns true if a fence is right and has nothing to complete. `is_first`: no operation of
+    /// this rank precedes it.
     #[inline]
     pub fn may_fence_now(&self, slot: u32, is_first: bool) -> bool {
         let may = |window: &Window| {
@@ -183,6 +218,11 @@ impl Window {
         (is_inside && self.epochs.reach().accesses(target)).then(|| memory.slice(begin, len))
     }
 
+    /// Returns whether this process maps the memory of a rank, if there is such a rank.
+    fn is_direct_at(&self, rank: u32) -> bool {
+        self.remotes.get(rank as usize).is_some_and(|remote| remote.direct.is_some())
+    }
+
     /// Returns true if a flush of the target is right and has nothing to wait for.
     #[inline(always)]
     fn is_complete_at(&self, target: u32) -> bool {
@@ -190,37 +230,28 @@ impl Window {
         is_rank && !self.has_frames && self.epochs.reach().flushes(target)
     }
 
-    /// Changes a word of 4 or 8 bytes as [`Window::reach`] finds it; `old` gets what it was. False
-    /// if another path has to.
-    #[inline(always)]
-    pub fn fetch_now(
+    /// Combines adjacent elements with those that [`Window::reach`] finds; `old` gets what they
+    /// were. False if another path has to.
+    pub fn combine_now(
         &self,
         (target, disp): (u32, i64),
-        primitive: Primitive,
-        operand: UserBuf,
-        old: UserBuf,
+        op: PackedOp,
+        operands: UserBuf,
+        len: usize,
+        old: Option<UserBuf>,
     ) -> bool {
-        let found = self.reach(target, disp, old.len());
-        !self.has_device_words()
-            && found.is_some_and(|at| atomic::change(at, primitive, operand, old))
-    }
-
-    /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Window::fetch_now`].
-    #[inline(always)]
-    pub fn swap_now(
-        &self,
-        (target, disp): (u32, i64),
-        (expected, new): (UserBuf, UserBuf),
-        old: UserBuf,
-    ) -> bool {
-        let found = self.reach(target, disp, old.len());
-        !self.has_device_words()
-            && found.is_some_and(|at| atomic::change_equal(at, expected, new, old))
-    }
-
-    /// Returns whether processors must not change some elements.
-    #[inline(always)]
-    fn has_device_words(&self) -> bool {
-        matches!(self.atomics, AtomicsBy::Devices(_))
+        let Some(at) = self.reach(target, disp, len) else { return false };
+        if self.leaves_words() || !len.is_multiple_of(op.size()) {
+            return false;
+        }
+        let (by, operands) = (self.executor(target), Operands::Memory(operands));
+        match old {
+            Some(old) => {
+                let mut write = |begin: usize, found: &[u8]| old.write(begin, found);
+                combine(by, op, at, operands, Some(&mut write));
+            }
+            None => combine(by, op, at, operands, None),
+        }
+        true
     }
 }

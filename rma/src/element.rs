@@ -1,45 +1,18 @@
 //! Elements of accumulates: one predefined type, and how an operation changes them in place.
 //!
-//! Elements of 1, 2, 4 or 8 aligned bytes are changed by processor atomics. All others are changed
-//! under the spin lock of the target's record ([`Control::alone`]), or, in windows without records,
-//! by the target alone. Where devices change elements of 8 aligned bytes, and are not atomic
-//! towards processors, the target's device changes all of them (`device_atomic`). What it is
-//! depends on type and address only; therefore all accesses to an element agree.
+//! Packed elements without gaps are changed as `combine` says. Those with gaps, and words that are
+//! compared and swapped, go by the same rules here.
 
-use fabric::{OwnAtomics, UserBuf};
+use fabric::UserBuf;
 use objects::datatype::{Basic, Family};
 use objects::op::{BuiltinOp, PackedOp, Primitive};
 use objects::{Area, Datatype};
 
-use crate::atomic;
-use crate::control::Control;
-use crate::device_atomic;
+use crate::combine::{self, Executor, Operands};
+use crate::{atomic, device_atomic};
 
 /// Largest packed element, bytes.
 pub(crate) const MAX_SIZE: usize = 32;
-
-/// What changes elements in the memory of one rank.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Executor<'a> {
-    /// The record with the spin lock.
-    pub(crate) control: Option<&'a Control>,
-    /// The device that changes elements of 8 aligned bytes.
-    pub(crate) device: Option<&'a dyn OwnAtomics>,
-}
-
-impl Executor<'_> {
-    fn alone(&self, work: impl FnOnce()) {
-        match self.control {
-            Some(control) => control.alone(work),
-            None => work(),
-        }
-    }
-
-    /// Returns the device, if it changes elements of `size` bytes at that address.
-    fn device(&self, at: UserBuf, size: usize) -> Option<&dyn OwnAtomics> {
-        self.device.filter(|_| size == 8 && atomic::is_atomic(at, size))
-    }
-}
 
 /// A predefined type.
 #[derive(Clone, Debug)]
@@ -117,21 +90,18 @@ impl Element {
         data: &[u8],
         old: Option<&mut [u8]>,
     ) {
-        match PackedOp::new(op, self.basic) {
-            Some(packed) if atomic::is_atomic(at, self.size) => match by.device(at, self.size) {
-                Some(device) => device_atomic::combine(device, at, packed, data, old),
-                None => atomic::combine(at, packed, data, old),
-            },
-            Some(packed) => by.alone(|| {
-                let mut found = vec![0; data.len()];
-                at.read(0, &mut found);
-                if let Some(old) = old {
-                    old.copy_from_slice(&found);
-                }
-                packed.apply(data, &mut found);
-                at.write(0, &found);
-            }),
-            None => by.alone(|| self.combine_gapped(op, at, data, old)),
+        let Some(packed) = PackedOp::new(op, self.basic) else {
+            return by.alone(|| self.combine_gapped(op, at, data, old));
+        };
+        let operands = Operands::Slice(data);
+        match old {
+            Some(old) => {
+                let mut olds = |begin: usize, found: &[u8]| {
+                    old[begin..begin + found.len()].copy_from_slice(found);
+                };
+                combine::combine(by, packed, at, operands, Some(&mut olds));
+            }
+            None => combine::combine(by, packed, at, operands, None),
         }
     }
 
@@ -158,7 +128,7 @@ impl Element {
             return device_atomic::compare_swap(device, at, (expected, new), old);
         }
         if atomic::is_atomic(at, self.size) {
-            return atomic::compare_swap(at, expected, new, old);
+            return by.beside_others(|| atomic::compare_swap(at, expected, new, old));
         }
         by.alone(|| {
             at.read(0, old);

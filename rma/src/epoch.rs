@@ -143,6 +143,11 @@ impl Epochs {
             && !self.is_checked
     }
 
+    /// Returns true if an access would begin the epoch of a fence.
+    pub(crate) fn begins_fence(&self) -> bool {
+        self.fence == Fence::Open && self.is_idle()
+    }
+
     /// Begins a passive epoch at one target; [`Epochs::is_idle`] holds.
     #[inline(always)]
     pub(crate) fn lock_first(&mut self, target: u32, hold: Hold) {

@@ -7,7 +7,8 @@
 use fabric::{Header, Kind, Peer, UserBuf};
 use objects::op::BuiltinOp;
 
-use crate::element::{Element, Executor, MAX_SIZE};
+use crate::combine::Executor;
+use crate::element::{Element, MAX_SIZE};
 use crate::engine::Engine;
 use crate::outgoing::Item;
 use crate::segment::Segment;

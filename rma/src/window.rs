@@ -10,11 +10,13 @@ use objects::{Class, Error, Group, Result};
 use rustc_hash::FxHashMap;
 
 use crate::attached::{self, Attached};
+use crate::combine::{Executor, SHORT_MAX, Sharing};
 use crate::conflict::{Check, Hooks};
 use crate::control::Control;
-use crate::element::{Element, Executor};
+use crate::element::Element;
 use crate::epoch::Epochs;
 use crate::export::Export;
+use crate::guard::Guard;
 use crate::ledger::Ledger;
 use crate::lock_queue::LockQueue;
 
@@ -136,7 +138,11 @@ pub struct Window {
     pub(crate) peers: Group,
     pub(crate) memory: Memory,
     pub(crate) remotes: Vec<Remote>,
+    /// The records of all ranks of this host.
+    records: Vec<Control>,
     pub(crate) lock_by: LockBy,
+    /// Several processes access the memory of a rank.
+    is_shared: bool,
     /// The user has not promised to do without locks.
     pub(crate) has_locks: bool,
     pub(crate) targets: FxHashMap<u32, Target>,
@@ -165,6 +171,7 @@ impl Window {
         lock_by: LockBy,
     ) -> Window {
         assert_eq!(peers.size() as usize, remotes.len());
+        let is_shared = remotes.iter().any(|remote| remote.direct.is_some());
         if let (Memory::Fixed(own), Some(remote)) = (&memory, remotes.get_mut(rank as usize)) {
             remote.direct = Some(*own);
         }
@@ -173,8 +180,10 @@ impl Window {
             rank,
             peers,
             memory,
+            records: remotes.iter().filter_map(|remote| remote.control).collect(),
             remotes,
             lock_by,
+            is_shared,
             has_locks: true,
             targets: FxHashMap::default(),
             epochs: Epochs::default(),
@@ -204,7 +213,38 @@ impl Window {
             AtomicsBy::Devices(own) if rank == self.rank => Some(&**own),
             _ => None,
         };
-        Executor { control: self.remotes[rank as usize].control.as_ref(), device }
+        Executor { sharing: self.sharing(rank), has_device_words: self.has_device_words(), device }
+    }
+
+    /// Returns which processes access the memory of a rank that this process accesses itself.
+    fn sharing(&self, rank: u32) -> Sharing<'_> {
+        let record = |rank: u32| self.remotes[rank as usize].control.as_ref();
+        match (record(self.rank), record(rank)) {
+            _ if !self.is_shared => Sharing::Alone,
+            (Some(own), Some(target)) => {
+                Sharing::Guarded(Guard::new(own, (target, rank), &self.records))
+            }
+            _ => Sharing::Unguarded,
+        }
+    }
+
+    /// Returns whether devices change elements of 8 bytes.
+    #[inline(always)]
+    fn has_device_words(&self) -> bool {
+        !matches!(self.atomics, AtomicsBy::Processors)
+    }
+
+    /// Returns the records of this rank and of a target, where accesses to the target's memory by
+    /// processor atomics have to be kept apart from long ones.
+    pub(crate) fn records_of(&self, target: u32) -> Option<(Control, Control)> {
+        let record = |rank: u32| self.remotes[rank as usize].control;
+        let has_long = self.is_shared && self.remotes[target as usize].size > SHORT_MAX as u64;
+        if has_long { Some((record(self.rank)?, record(target)?)) } else { None }
+    }
+
+    /// Returns whether processors must not change some elements.
+    pub(crate) fn leaves_words(&self) -> bool {
+        matches!(self.atomics, AtomicsBy::Devices(_))
     }
 
     /// Returns whether the target has to change elements that this process could access itself: by

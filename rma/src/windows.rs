@@ -1,22 +1,26 @@
 //! All windows of a process: by the id that all ranks know, and by the slot in this process.
 //!
 //! A slot is found without a hash; therefore calls of the user use it where they are short. A slot
-//! is used again after its window was closed.
+//! is used again after its window was closed. The target that was accessed last is forgotten when a
+//! window may change.
 
 use rustc_hash::FxHashMap;
 
+use crate::recent::Recent;
 use crate::window::Window;
 
 /// The windows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Windows {
+    recent: Recent,
     slots: Vec<Option<Window>>,
     by_id: FxHashMap<u64, u32>,
 }
 
 impl Windows {
     pub(crate) const fn new() -> Windows {
-        Windows { slots: Vec::new(), by_id: FxHashMap::with_hasher(rustc_hash::FxBuildHasher) }
+        let by_id = FxHashMap::with_hasher(rustc_hash::FxBuildHasher);
+        Windows { recent: Recent::NONE, slots: Vec::new(), by_id }
     }
 
     /// Adds a window; returns its slot.
@@ -32,6 +36,7 @@ impl Windows {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
+        self.recent = Recent::NONE;
         if let Some(slot) = self.by_id.remove(&id) {
             self.slots[slot as usize] = None;
         }
@@ -54,7 +59,19 @@ impl Windows {
     /// Returns the window of a slot, to change it.
     #[inline(always)]
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Window> {
+        self.recent = Recent::NONE;
         self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Returns the target that was accessed last.
+    #[inline(always)]
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Remembers the target that is accessed next.
+    pub(crate) fn remember(&mut self, recent: Recent) {
+        self.recent = recent;
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Window> {
@@ -62,6 +79,7 @@ impl Windows {
     }
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.recent = Recent::NONE;
         self.slots.iter_mut().flatten()
     }
 }

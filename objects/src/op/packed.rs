@@ -77,6 +77,13 @@ impl PackedOp {
         Some(PackedOp { op, kernel, size: size as usize, wraps })
     }
 
+    /// Returns the operation of a predefined one on a predefined datatype, by their handles; `None`
+    /// like [`PackedOp::new`], and for all other handles.
+    pub fn of_handles(op: usize, datatype: usize) -> Option<PackedOp> {
+        let op = BuiltinOp::from_handle(op)?;
+        PackedOp::new(op, Datatype::predefined(datatype)?.basic()?)
+    }
+
     /// Returns how a processor may do it.
     pub fn primitive(self) -> Primitive {
         match self.op {
@@ -102,6 +109,22 @@ impl PackedOp {
             // not overlap, since one is borrowed exclusively.
             (_, Some(kernel)) => unsafe {
                 let out = inout.as_mut_ptr();
+                kernel(left.as_ptr(), out, out, left.len() / self.size);
+            },
+            (_, None) => {}
+        }
+    }
+
+    /// Computes like [`PackedOp::apply`] in memory where it lies. Panics unless both have equally
+    /// many whole elements.
+    pub fn apply_in_memory(self, left: UserBuf, inout: UserBuf) {
+        assert!(left.len() == inout.len() && left.len().is_multiple_of(self.size));
+        match (self.op, self.kernel) {
+            (BuiltinOp::Replace, _) => inout.copy_from(left),
+            // SAFETY: both hold so many elements of the type that the kernel is for, and are valid
+            // by their makers' promises. Memory that overlaps yields wrong data and nothing worse.
+            (_, Some(kernel)) => unsafe {
+                let out = inout.as_ptr();
                 kernel(left.as_ptr(), out, out, left.len() / self.size);
             },
             (_, None) => {}

@@ -1,11 +1,11 @@
 //! Calls on windows that end at once; each is false where the general path has to do it.
 
 use fabric::UserBuf;
-use objects::op::Primitive;
-use rma::{Engine, Unlocked};
+use objects::op::{PackedOp, Primitive};
+use rma::{Engine, Recent, Unlocked};
 
 use crate::lock::with_inline as with;
-use crate::process::Process;
+use crate::process::{Process, Tables};
 use crate::stack::Stack;
 
 impl Process {
@@ -25,48 +25,100 @@ fn ask(handle: usize, work: impl FnOnce(&mut Engine, u32) -> bool) -> bool {
     })
 }
 
+/// Runs `work` on a target whose memory this process maps, inside of an epoch that allows it.
+#[inline(always)]
+fn at_target(handle: usize, target: u32, work: impl FnOnce(&Recent) -> bool) -> bool {
+    with(|p| {
+        let Some(core) = p.core.as_deref_mut() else { return false };
+        let rma = &mut core.stack.protocols.rma;
+        if !rma.recent().is(handle, target) && !remember(&p.tables, rma, handle, target) {
+            return false;
+        }
+        work(rma.recent())
+    })
+}
+
+#[inline(never)]
+fn remember(tables: &Tables, rma: &mut Engine, handle: usize, target: u32) -> bool {
+    let win = tables.wins.get(handle as u64);
+    win.is_ok_and(|win| rma.remember(win.slot, handle, target))
+}
+
 /// Copies into a target's memory.
 #[inline(always)]
 pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
-    ask(handle, |rma, slot| {
-        let at = rma.at(slot).and_then(|window| window.reach(target, disp, from.len()));
-        at.map(|at| at.copy_from(from)).is_some()
+    at_target(handle, target, |at| match at.reach(disp, from.len()) {
+        Some(memory) => {
+            memory.copy_from(from);
+            true
+        }
+        None => false,
     })
 }
 
 /// Copies out of a target's memory.
 #[inline(always)]
 pub fn get(handle: usize, target: u32, disp: i64, into: UserBuf) -> bool {
-    ask(handle, |rma, slot| {
-        let at = rma.at(slot).and_then(|window| window.reach(target, disp, into.len()));
-        at.map(|at| into.copy_from(at)).is_some()
+    at_target(handle, target, |at| match at.reach(disp, into.len()) {
+        Some(memory) => {
+            into.copy_from(memory);
+            true
+        }
+        None => false,
     })
 }
 
-/// Changes one word of a target's memory.
+/// Changes one word of `len` bytes in a target's memory.
 #[inline(always)]
-pub fn fetch(
+pub fn change(
     handle: usize,
-    place: (u32, i64),
+    (target, disp): (u32, i64),
     primitive: Primitive,
     operand: UserBuf,
-    old: UserBuf,
+    len: usize,
+    old: Option<UserBuf>,
+) -> bool {
+    at_target(handle, target, |at| at.change(disp, primitive, operand, len, old))
+}
+
+/// Combines `len` bytes of adjacent elements in a target's memory.
+pub fn combine(
+    handle: usize,
+    place: (u32, i64),
+    op: PackedOp,
+    operands: UserBuf,
+    len: usize,
+    old: Option<UserBuf>,
 ) -> bool {
     ask(handle, |rma, slot| {
-        rma.at(slot).is_some_and(|window| window.fetch_now(place, primitive, operand, old))
+        let window = rma.at(slot);
+        window.is_some_and(|window| window.combine_now(place, op, operands, len, old))
     })
 }
 
 /// Replaces one word of a target's memory by the second value if it is the first.
 #[inline(always)]
-pub fn swap(handle: usize, place: (u32, i64), values: (UserBuf, UserBuf), old: UserBuf) -> bool {
-    ask(handle, |rma, slot| rma.at(slot).is_some_and(|window| window.swap_now(place, values, old)))
+pub fn swap(
+    handle: usize,
+    (target, disp): (u32, i64),
+    values: (UserBuf, UserBuf),
+    old: UserBuf,
+) -> bool {
+    at_target(handle, target, |at| at.swap(disp, values, old))
 }
 
 /// Completes all operations at a target.
 #[inline(always)]
 pub fn flush(handle: usize, target: u32) -> bool {
-    ask(handle, |rma, slot| rma.flush_now(slot, target))
+    with(|p| {
+        let Some(core) = p.core.as_deref_mut() else { return false };
+        let rma = &mut core.stack.protocols.rma;
+        if rma.recent().is(handle, target) {
+            return rma.flush_recent(handle, target);
+        }
+        let win = p.tables.wins.get(handle as u64);
+        win.is_ok_and(|win| rma.flush_now(win.slot, target))
+    })
 }
 
 /// Completes all operations at all targets.

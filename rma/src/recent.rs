@@ -1,0 +1,113 @@
+//! The target that this process accessed last at once: the next access finds it by two comparisons.
+//!
+//! Invariant: it says what the window says. Whatever changes a window borrows it mutably from
+//! `windows`, which forgets the target.
+
+use fabric::UserBuf;
+use objects::op::Primitive;
+
+use crate::atomic;
+use crate::control::Control;
+use crate::window::Window;
+
+/// A target that this process maps, inside of an epoch that allows to access it.
+#[derive(Clone, Copy, Debug)]
+pub struct Recent {
+    /// What the caller knows the window by; the largest number is no window's.
+    handle: usize,
+    target: u32,
+    /// A flush of the target is right, and has nothing to wait for.
+    is_complete: bool,
+    words: Words,
+    memory: UserBuf,
+    /// The displacement unit, bytes.
+    unit: usize,
+}
+
+/// How words of the target's memory are changed.
+#[derive(Clone, Copy, Debug)]
+enum Words {
+    /// By the general path.
+    Elsewhere,
+    /// By processor atomics.
+    Freely,
+    /// By processor atomics, announced in the first record (`guard`); the second is the target's.
+    Announced(Control, Control),
+}
+
+impl Recent {
+    /// No target.
+    pub(crate) const NONE: Recent = Recent {
+        handle: usize::MAX,
+        target: 0,
+        is_complete: false,
+        words: Words::Elsewhere,
+        memory: UserBuf::EMPTY,
+        unit: 0,
+    };
+
+    /// Returns what a window says of a target; `None` if operations at once are not possible.
+    pub(crate) fn of(window: &Window, handle: usize, target: u32) -> Option<Recent> {
+        let remote = window.remotes.get(target as usize)?;
+        let (memory, unit) = (remote.direct?, usize::try_from(remote.unit).ok()?);
+        let reach = window.epochs.reach();
+        let words = match (window.leaves_words(), window.records_of(target)) {
+            (true, _) => Words::Elsewhere,
+            (false, Some((own, theirs))) => Words::Announced(own, theirs),
+            (false, None) => Words::Freely,
+        };
+        let is_complete = !window.has_frames && reach.flushes(target);
+        let recent = Recent { handle, target, is_complete, words, memory, unit };
+        reach.accesses(target).then_some(recent)
+    }
+
+    /// Returns whether it is that target.
+    #[inline(always)]
+    pub fn is(&self, handle: usize, target: u32) -> bool {
+        self.handle == handle && self.target == target
+    }
+
+    /// Returns whether it is that target, and a flush has nothing to wait for.
+    #[inline(always)]
+    pub(crate) fn is_complete(&self, handle: usize, target: u32) -> bool {
+        self.is(handle, target) && self.is_complete
+    }
+
+    /// Returns `len` bytes at `disp` units of the target's memory.
+    #[inline(always)]
+    pub fn reach(&self, disp: i64, len: usize) -> Option<UserBuf> {
+        let begin = usize::try_from(disp).ok()?.checked_mul(self.unit)?;
+        let is_inside = begin <= self.memory.len() && len <= self.memory.len() - begin;
+        is_inside.then(|| self.memory.slice(begin, len))
+    }
+
+    /// Changes a word of 4 or 8 bytes; `old` gets what it was. False if another path has to.
+    #[inline(always)]
+    pub fn change(
+        &self,
+        disp: i64,
+        primitive: Primitive,
+        operand: UserBuf,
+        len: usize,
+        old: Option<UserBuf>,
+    ) -> bool {
+        let Some(at) = self.reach(disp, len) else { return false };
+        self.on_words(|| atomic::change(at, primitive, operand, old))
+    }
+
+    /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Recent::change`].
+    #[inline(always)]
+    pub fn swap(&self, disp: i64, (expected, new): (UserBuf, UserBuf), old: UserBuf) -> bool {
+        let Some(at) = self.reach(disp, old.len()) else { return false };
+        self.on_words(|| atomic::change_equal(at, expected, new, old))
+    }
+
+    #[inline(always)]
+    fn on_words(&self, work: impl FnOnce() -> bool) -> bool {
+        match &self.words {
+            Words::Elsewhere => false,
+            Words::Freely => work(),
+            Words::Announced(own, theirs) => own.announced(theirs, self.target, work),
+        }
+    }
+}
