@@ -107,6 +107,30 @@ fn rails(ranks: u32, settings: &Settings) -> Vec<Rails> {
     (0..ranks).map(open).collect()
 }
 
+/// Two ports of one device, whose addresses change both: no port takes the events of the other one.
+#[test]
+fn each_port_of_a_device_gets_its_events() {
+    alone("each_port_of_a_device_gets_its_events", "devices=stand0/roce ports=2", || {
+        let mut rails = rails(2, &settings());
+        let addresses = |rails: &[Rails]| -> Vec<_> {
+            rails.iter().flat_map(Rails::ports).map(|port| port.address).collect()
+        };
+        let before = addresses(&rails);
+        assert_eq!(before.len(), 4);
+        control("move=1 move=2");
+        let began = Instant::now();
+        while addresses(&rails).iter().zip(&before).any(|(now, before)| now == before) {
+            assert!(began.elapsed() < LIMIT / 10, "{before:?}, now {:?}", addresses(&rails));
+            for rails in &mut rails {
+                rails.poll(&mut Frames(0));
+                let _ = rails.arm();
+                std::thread::sleep(Duration::from_millis(1));
+                rails.disarm();
+            }
+        }
+    });
+}
+
 /// Large reads and writes over all ports, with writes that are placed late.
 #[test]
 fn large_transfers_are_striped() {

@@ -5,8 +5,9 @@
 //! parts of reads and writes alone (`stripes`). Atomics go through the primary port: an atomic is
 //! one step only among those of one device.
 //!
-//! Invariant: a secondary port whose device is gone carries nothing more, and a line on standard
-//! error reports that once.
+//! Invariants: each port has a context of its own, since a context reports an event of the device
+//! once, whichever port it is about. A secondary port whose device is gone carries nothing more,
+//! and a line on standard error reports that once.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,7 +70,10 @@ impl Rails {
             let store = Box::new(PortStore { store: Arc::clone(&store), suffix });
             let settings =
                 if number == 0 { settings.clone() } else { secondary_settings(&settings, &port) };
-            match VerbsTransport::open_on(port, settings, me, size, secret, store) {
+            let port = own_context(port, &opened);
+            let opening = port
+                .and_then(|port| VerbsTransport::open_on(port, settings, me, size, secret, store));
+            match opening {
                 Ok(transport) => opened.push(transport),
                 Err(why) if are_named || number == 0 => return Err(why),
                 // The others are enough.
@@ -307,6 +311,17 @@ impl Store for PortStore {
     fn fd(&self) -> Option<RawFd> {
         self.shared().fd()
     }
+}
+
+/// Returns the port with a context that none of the transports before it has.
+fn own_context(port: Port, opened: &[VerbsTransport]) -> Result<Port, Unavailable> {
+    if !opened.iter().any(|other| Arc::ptr_eq(&other.port().context, &port.context)) {
+        return Ok(port);
+    }
+    let context = port.context.reopen();
+    let context =
+        context.map_err(|error| Unavailable::step(&port.device, "opening it again", error))?;
+    Ok(Port { context, ..port })
 }
 
 /// Returns the settings of a secondary port, which carries no frames that need space.

@@ -23,6 +23,11 @@ impl VerbsTransport {
         if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {
             self.progress_links();
         }
+        self.repost_refused();
+        // The next poll destroys queue pairs that are no longer waited for.
+        if self.endpoints.next_drain_end().is_some_and(|end| end <= Instant::now()) {
+            return None;
+        }
         if self.completions.stashed > 0 || !self.reports.is_empty() || !self.credit.due.is_empty() {
             return None;
         }
@@ -50,10 +55,21 @@ impl VerbsTransport {
         let retry = self.wireup.next_retry();
         let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
         let drain = self.endpoints.next_drain_end();
-        let repost = self.recv.is_refused().then(|| Instant::now() + RETRY_MIN);
+        let is_refused = self.recv.is_refused() || self.wireup.ud.is_refused();
+        let repost = is_refused.then(|| Instant::now() + RETRY_MIN);
         let retry = retry.into_iter().chain(self.datagrams.next_timer());
         let others = self.next_ring_poll().into_iter().chain(port).chain(drain).chain(repost);
         retry.chain(others).min()
+    }
+
+    /// Posts receives again that the device has refused.
+    fn repost_refused(&mut self) {
+        if self.recv.is_refused() {
+            self.recv.repost();
+        }
+        if self.wireup.ud.is_refused() {
+            self.wireup.ud.repost_waiting();
+        }
     }
 
     /// Ends a sleep. The events that ended it are handled before the next sleep: nearly always a

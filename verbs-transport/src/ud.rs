@@ -37,6 +37,8 @@ pub(crate) struct UdEndpoint {
     sending: u32,
     /// Slots of receives to post again.
     to_repost: Vec<u32>,
+    /// The device refused receives, which must be tried again.
+    is_refused: bool,
 }
 
 impl UdEndpoint {
@@ -83,6 +85,7 @@ impl UdEndpoint {
             qkey,
             sending: 0,
             to_repost: Vec::new(),
+            is_refused: false,
         };
         for _ in 0..receives {
             let slot = ud.recv_slots.take()?;
@@ -113,6 +116,11 @@ impl UdEndpoint {
         }
     }
 
+    /// Returns whether the device refused receives, which must be tried again.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Returns whether a datagram can be sent now.
     #[inline]
     pub(crate) fn has_space(&self) -> bool {
@@ -126,7 +134,8 @@ impl UdEndpoint {
 
     /// Posts receives again. What the device refuses waits for the next time.
     fn repost(&mut self) {
-        while !self.to_repost.is_empty() {
+        self.is_refused = false;
+        while !self.is_refused && !self.to_repost.is_empty() {
             let mut list = [(0, Sge::default()); REPOST_BATCH];
             let count = self.to_repost.len().min(REPOST_BATCH);
             for (receive, &slot) in list.iter_mut().zip(&self.to_repost) {
@@ -135,9 +144,7 @@ impl UdEndpoint {
             }
             let (taken, result) = self.qp.post_receives(&list[..count]);
             self.to_repost.drain(..taken);
-            if result.is_err() {
-                return;
-            }
+            self.is_refused = result.is_err();
         }
     }
 

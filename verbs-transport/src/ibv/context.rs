@@ -99,6 +99,13 @@ impl Context {
         Ok(Arc::new(context))
     }
 
+    /// Opens the same device once more. Each context gets all events of the device.
+    pub fn reopen(&self) -> io::Result<Arc<Context>> {
+        // SAFETY: the context is open, and libibverbs keeps its device as long.
+        let name = name_of(self.library, unsafe { (*self.raw()).device });
+        Context::open(self.library, &name)
+    }
+
     /// Returns the device's transport, see [`layout::transport_type`].
     pub fn transport_type(&self) -> i32 {
         // SAFETY: the context is open, and libibverbs keeps its device as long.
