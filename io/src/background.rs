@@ -1,5 +1,5 @@
-//! Transfers that go on after the calls that began them: by io_uring if they are one run of memory
-//! and one run of the file, otherwise on a thread of the pool.
+//! Transfers that go on after the calls that began them: by io_uring if they are short and one run
+//! of memory and of the file, otherwise on a thread of the pool.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,6 +61,9 @@ impl File {
         let Some((fd, cached_fd)) = self.disk.single_call(direction, offset, memory) else {
             return false;
         };
+        if !uring::takes(memory.len(), cached_fd.is_some()) {
+            return false;
+        }
         uring::start(|| {
             self.disk.count_call(direction);
             let (file, pending, start) = (self.clone(), pending.clone(), Instant::now());

@@ -17,9 +17,9 @@ use crate::access::Direction;
 
 /// Most bytes of one operation: the kernel moves less than 2 GiB at a time.
 const MAX_OPERATION_BYTES: usize = 1 << 30;
-/// Most bytes that the kernel may copy in the call that submits an operation. A longer one would
-/// keep the caller as long as a blocking access.
-const MAX_INLINE_BYTES: usize = 64 << 10;
+/// Most bytes that the kernel may copy from or to its cache in the call that submits an operation.
+/// A longer one would keep the caller as long as a blocking access.
+pub(crate) const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// An operation on a file.
 #[derive(Clone, Copy, Debug)]
@@ -201,9 +201,10 @@ impl<Q: Queue> Engine<Q> {
 impl Flight {
     /// Returns the operation for what is left.
     fn rest(&self) -> Operation {
-        let Transfer { direction, fd, memory, offset, .. } = self.transfer;
+        let Transfer { direction, fd, cached_fd, memory, offset, .. } = self.transfer;
         let len = (memory.len() - self.done).min(MAX_OPERATION_BYTES);
-        let by_kernel_thread = self.was_refused || len > MAX_INLINE_BYTES;
+        let is_copied = cached_fd.is_none();
+        let by_kernel_thread = self.was_refused || is_copied && len > MAX_INLINE_BYTES;
         let (memory, offset) = (memory.slice(self.done, len), offset + self.done as i64);
         Operation { direction, fd, memory, offset, by_kernel_thread }
     }
@@ -357,12 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn long_operations_are_cut_and_left_to_the_kernel() {
+    fn long_copies_are_left_to_threads_of_the_kernel() {
         let mut bench = bench(4, &[]);
         bench.start(Direction::Read, MAX_INLINE_BYTES, None);
         bench.start(Direction::Read, MAX_INLINE_BYTES + 1, None);
-        let inline: Vec<bool> = bench.operations().iter().map(|one| one.3).collect();
-        assert_eq!(inline, [false, true]);
+        bench.start(Direction::Read, MAX_INLINE_BYTES + 1, Some(9));
+        let by_thread: Vec<bool> = bench.operations().iter().map(|one| one.3).collect();
+        assert_eq!(by_thread, [false, true, false]);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Nonblocking accesses by io_uring: one run of memory and one run of a file, which the kernel
 //! moves.
 //!
+//! Accesses through the cache of the system are short ones ([`takes`]): longer ones are copied by
+//! threads in any case, and the threads of this crate need no signal of the kernel for each.
+//!
 //! A process has one pair of rings, made for the first such access. Where the kernel refuses them,
 //! as many containers make it do, or the knob `io.uring` is off, all accesses run on threads
 //! ([`workers`](crate::workers)). Completions are found by progress, tests and waits, which call
@@ -13,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use engine::Engine;
+use engine::MAX_INLINE_BYTES;
 pub(crate) use engine::Transfer;
 use kernel::KernelQueue;
 
@@ -37,6 +41,11 @@ fn open() -> Result<Mutex<Engine<KernelQueue>>, String> {
 
 fn locked(engine: &Mutex<Engine<KernelQueue>>) -> MutexGuard<'_, Engine<KernelQueue>> {
     engine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns true if transfers of so many bytes go by the rings.
+pub(crate) fn takes(bytes: usize, is_direct: bool) -> bool {
+    is_direct || bytes <= MAX_INLINE_BYTES
 }
 
 /// Starts the transfer that `make` returns; false if there are no rings.
@@ -81,6 +90,6 @@ pub(crate) fn describe() -> String {
     match (IS_WANTED.load(Ordering::Relaxed), RINGS.get()) {
         (false, _) => "by threads: io.uring is off".to_owned(),
         (true, Some(Err(why))) => format!("by threads: the kernel refuses io_uring ({why})"),
-        (true, _) => "by io_uring".to_owned(),
+        (true, _) => "up to 64 KiB by io_uring, longer ones by threads".to_owned(),
     }
 }
