@@ -10,11 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use objects::Result;
 
+use crate::access::Direction;
 use crate::hints::{Hints, Switch};
 use crate::steps::Steps;
-
-/// Smallest mean piece, bytes, that each member writes or reads by itself.
-const DIRECT_MIN: u64 = 4096;
 
 /// What one member wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,9 +68,9 @@ impl Reason {
         (Reason::Forbidden, false, "a hint forbids aggregators"),
         (Reason::Unfit, false, "atomic mode, conversion or overlapping pieces"),
         (Reason::Apart, false, "the ranges of ranks do not interleave"),
-        (Reason::Large, false, "pieces are of 4 KiB or more"),
+        (Reason::Large, false, "the pieces are not small"),
         (Reason::Wanted, true, "a hint asks for aggregators"),
-        (Reason::Small, true, "pieces below 4 KiB interleave"),
+        (Reason::Small, true, "small pieces interleave"),
     ];
 }
 
@@ -105,6 +103,8 @@ struct Buffering {
     window: u64,
     /// Bytes that borders of domains are multiples of.
     align: i64,
+    /// Smallest mean piece, bytes, that each member moves by itself.
+    direct_min: u64,
 }
 
 /// The parts of the file that aggregators serve.
@@ -124,10 +124,11 @@ pub(crate) struct Domains {
 
 impl Summary {
     /// Words of an encoded summary.
-    const WORDS: usize = 9;
+    const WORDS: usize = 10;
     const SIZE: usize = Summary::WORDS * 8;
 
-    fn encode(self, hints: &Hints, switch: Switch) -> [u8; Summary::SIZE] {
+    fn encode(self, hints: &Hints, direction: Direction) -> [u8; Summary::SIZE] {
+        let switch = hints.switch(direction);
         let words = [
             i64::from(self.class),
             i64::from(self.eligible) | (switch as i64) << 8,
@@ -138,6 +139,7 @@ impl Summary {
             hints.cb_nodes as i64,
             hints.cb_buffer_size as i64,
             hints.striping_unit as i64,
+            hints.direct_min(direction) as i64,
         ];
         let mut out = [0; Summary::SIZE];
         for (place, word) in out.chunks_exact_mut(8).zip(words) {
@@ -163,7 +165,7 @@ pub(crate) async fn decide(
     steps: &Steps<'_>,
     mine: Summary,
     hints: &Hints,
-    switch: Switch,
+    direction: Direction,
 ) -> Result<Decision> {
     let size = steps.members().size();
     if size == 1 {
@@ -172,7 +174,7 @@ pub(crate) async fn decide(
             class => Decision::Failed { rank: 0, class },
         });
     }
-    let all = steps.allgather(&mine.encode(hints, switch)).await?;
+    let all = steps.allgather(&mine.encode(hints, direction)).await?;
     let word = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| all[at * 8 + i]));
     let summaries: Vec<Summary> = (0..size as usize)
         .map(|rank| Summary::decode(&std::array::from_fn(|i| word(rank * Summary::WORDS + i))))
@@ -182,6 +184,7 @@ pub(crate) async fn decide(
         nodes: word(6) as u64,
         window: word(7) as u64,
         align: word(8).max(Domains::ALIGN),
+        direct_min: word(9) as u64,
     };
     Ok(choose(&summaries, switch, &buffering))
 }
@@ -205,7 +208,7 @@ fn choose(all: &[Summary], switch: Switch, buffering: &Buffering) -> Decision {
     let interleave = busy.windows(2).any(|pair| pair[1].start < pair[0].end);
     let bytes = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.len));
     let pieces = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.pieces));
-    let small = bytes / pieces.max(1) < DIRECT_MIN;
+    let small = bytes / pieces.max(1) < buffering.direct_min;
     let reason = match (switch, interleave, small) {
         (Switch::Enable, ..) => Reason::Wanted,
         (_, false, _) => return Decision::Direct(Reason::Apart),
@@ -221,14 +224,14 @@ impl Domains {
     const ALIGN: i64 = 4096;
 
     fn new(start: i64, end: i64, size: u32, buffering: &Buffering) -> Domains {
-        let Buffering { nodes, window, align } = *buffering;
+        let Buffering { nodes, window, align, .. } = *buffering;
         // A stripe that is longer than what is moved would leave all work to one aggregator.
         let share = (end - start) / (nodes.clamp(1, size.into()) as i64);
         let align = if share < align { Domains::ALIGN } else { align };
         let start = start - start % align;
-        let most = (end - start).div_euclid(align).saturating_add(1);
+        let most = (end - start - 1) / align + 1;
         let aggregators = (nodes.clamp(1, size.into()) as i64).min(most).max(1);
-        let each = (end - start) / aggregators + 1;
+        let each = (end - start - 1) / aggregators + 1;
         let each = each.saturating_add((align - each % align) % align);
         let window = (window.clamp(Domains::ALIGN as u64, 1 << 30) as i64).min(each);
         Domains { start, end, each, aggregators: aggregators as u32, window }
@@ -259,8 +262,13 @@ mod tests {
     #[test]
     fn small_interleaved_pieces_are_aggregated() {
         let all = [wants(0, 9000, 4500, 100), wants(90, 9090, 4500, 100)];
+        let direct_min = 4096;
         let with = |all: &[Summary], switch| {
-            choose(all, switch, &Buffering { nodes: 4, window: 1 << 20, align: Domains::ALIGN })
+            choose(
+                all,
+                switch,
+                &Buffering { nodes: 4, window: 1 << 20, align: Domains::ALIGN, direct_min },
+            )
         };
         let automatic = |all: &[Summary]| with(all, Switch::Automatic);
         assert!(matches!(automatic(&all), Decision::Aggregate(Reason::Small, _)));
@@ -281,6 +289,15 @@ mod tests {
     }
 
     #[test]
+    fn domains_of_whole_windows_take_one_round_each() {
+        let buffering = Buffering { nodes: 4, window: 4 << 20, align: 4096, direct_min: 0 };
+        let domains = Domains::new(0, 16 << 20, 4, &buffering);
+        assert_eq!((domains.each, domains.rounds()), (4 << 20, 1));
+        assert_eq!(Domains::new(0, (16 << 20) + 1, 4, &buffering).rounds(), 2);
+        assert_eq!(Domains::new(0, 4096, 4, &buffering).aggregators, 1);
+    }
+
+    #[test]
     fn windows_cover_every_byte_once() {
         for (start, end, size, nodes, window, align) in [
             (0, 1, 4, 4, 1, 4096),
@@ -289,7 +306,8 @@ mod tests {
             (5000, 1 << 20, 8, 3, 10_000, 1 << 16),
             (5000, 1 << 20, 8, 3, 10_000, 3 << 20),
         ] {
-            let domains = Domains::new(start, end, size, &Buffering { nodes, window, align });
+            let domains =
+                Domains::new(start, end, size, &Buffering { nodes, window, align, direct_min: 0 });
             let whole = (end - start) / i64::from(domains.aggregators);
             assert!(align > whole || domains.each % align == 0, "{domains:?}");
             let mut windows = Vec::new();

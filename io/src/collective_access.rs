@@ -24,7 +24,8 @@ use crate::members::Exchange;
 use crate::pending::{Outcome, Pending};
 use crate::statistics::Access;
 use crate::steps::{Steps, Task, block_on};
-use crate::two_phase::{TwoPhase, Window};
+use crate::two_phase::TwoPhase;
+use crate::window::Window;
 
 /// What a started access does first.
 enum First {
@@ -215,8 +216,7 @@ impl File {
                 (Summary { class: error.class() as i32, ..Summary::default() }, Err(error))
             }
         };
-        let switch = if direction == Direction::Write { hints.cb_write } else { hints.cb_read };
-        let decision = decide(steps, summary, hints, switch).await?;
+        let decision = decide(steps, summary, hints, direction).await?;
         self.reasons.count(&decision);
         match (decision, mine) {
             (Decision::Failed { rank, class }, mine) => {

@@ -71,7 +71,7 @@ fn c_path(path: &str) -> Result<CString> {
 }
 
 /// Repeats a call that a signal interrupted.
-fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
+pub(crate) fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
     loop {
         match call() {
             result if result >= 0 => return Ok(result),
@@ -201,7 +201,7 @@ impl Disk {
         memory: UserBuf,
     ) -> Option<(RawFd, Option<RawFd>)> {
         offset.checked_add(memory.len() as i64)?;
-        let cached = self.fd.as_raw_fd();
+        let cached = self.cached_fd();
         let Some(direct) = self.direct_fd(direction) else { return Some((cached, None)) };
         let is_whole = direct::is_whole(offset, memory.addr(), memory.len());
         is_whole.then(|| (direct.as_raw_fd(), Some(cached)))
@@ -211,6 +211,16 @@ impl Disk {
     pub(crate) fn count_call(&self, direction: Direction) {
         let calls = if direction == Direction::Read { &self.reads } else { &self.writes };
         calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if accesses go past the cache of the system.
+    pub(crate) fn is_direct(&self, direction: Direction) -> bool {
+        self.direct_fd(direction).is_some()
+    }
+
+    /// Returns the descriptor whose accesses go through the cache of the system.
+    pub(crate) fn cached_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 
     /// Returns the descriptor for direct access, if it is wanted and possible.
@@ -437,6 +447,6 @@ impl Drop for RangeLock<'_> {
 }
 
 #[cold]
-fn too_far() -> Error {
+pub(crate) fn too_far() -> Error {
     Error::new(Class::Arg, "invalid file offset: the access ends beyond 2^63 bytes")
 }

@@ -6,6 +6,7 @@
 
 use objects::{Info, Result};
 
+use crate::access::Direction;
 use crate::disk::Direct;
 use crate::file_system::FileSystem;
 
@@ -74,6 +75,9 @@ pub struct Hints {
     pub striping_factor: u64,
     /// What goes past the cache of the system; fixed when the file is open.
     pub(crate) direct: Direct,
+    /// Smallest mean pieces, bytes, that each member reads and writes by itself where the ranges of
+    /// members interleave.
+    direct_mins: [u64; 2],
     /// The file system; `None` until the file is open.
     pub(crate) file_system: Option<&'static str>,
 }
@@ -103,6 +107,7 @@ impl Hints {
             striping_unit: 0,
             striping_factor: 0,
             direct: Direct::default(),
+            direct_mins: [4 << 10; 2],
             file_system: None,
         }
     }
@@ -127,6 +132,17 @@ impl Hints {
             self.striping_unit = found.unit;
         }
         self.striping_factor = found.stripes;
+        self.direct_mins = [Direction::Read, Direction::Write].map(|way| found.direct_min(way));
+    }
+
+    /// Returns whether accesses go through aggregators.
+    pub(crate) fn switch(&self, direction: Direction) -> Switch {
+        if direction == Direction::Write { self.cb_write } else { self.cb_read }
+    }
+
+    /// Returns the smallest mean piece, bytes, that each member moves by itself.
+    pub(crate) fn direct_min(&self, direction: Direction) -> u64 {
+        self.direct_mins[usize::from(direction == Direction::Write)]
     }
 
     /// Takes over the hints that are given.

@@ -13,7 +13,7 @@
 //! Calls may sleep in the kernel. Therefore no lock of another crate is held while one of them
 //! works.
 
-#![deny(unsafe_code)] // allowed in `disk`, `shared_word`, `staging`, `uring::kernel` and `workers`
+#![deny(unsafe_code)] // allowed where the system is called or memory is lent
 
 pub mod access;
 mod aggregators;
@@ -39,14 +39,17 @@ pub mod report;
 mod shared_pointer;
 mod shared_word;
 mod sieve;
+pub mod spare;
 mod staging;
 mod statistics;
 mod steps;
 mod transfer;
 mod two_phase;
 pub mod uring;
+mod vectored;
 pub mod view;
 mod wake;
+mod window;
 mod workers;
 
 pub use access::{Coordination, Direction, Position};

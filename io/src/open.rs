@@ -24,6 +24,7 @@ use crate::lustre;
 use crate::members::{Exchange, Members};
 use crate::shared_pointer::{SharedPointer, Words};
 use crate::shared_word::{Announcement, SharedWords};
+use crate::spare;
 use crate::statistics::Counts;
 
 /// Prefixes of names that select a driver in ROMIO; here the file system is found by itself.
@@ -234,6 +235,7 @@ impl File {
     /// Deletes the file if that was asked for, the second part of MPI_File_close. The descriptor is
     /// closed when the last access has ended. Collective.
     pub fn end_close(&self) -> Result<()> {
+        spare::clear();
         let freed = self.shared.free();
         if !self.amode.has(DELETE_ON_CLOSE) {
             return freed;

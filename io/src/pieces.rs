@@ -13,6 +13,13 @@ pub(crate) struct Piece {
     pub(crate) len: u64,
 }
 
+impl Piece {
+    /// Returns where the piece ends, relative to the window.
+    pub(crate) fn end(self) -> u64 {
+        self.at + self.len
+    }
+}
+
 /// Appends an unsigned number.
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -47,17 +54,21 @@ pub(crate) fn encode(out: &mut Vec<u8>, pieces: &[Piece]) {
     }
 }
 
+#[cold]
+pub(crate) fn malformed() -> Error {
+    Error::internal("a list of pieces of the file is malformed")
+}
+
 /// Takes a list off the front. Pieces ascend, do not touch `window` bytes or more, and have a
 /// length.
 pub(crate) fn decode(bytes: &mut &[u8], window: u64) -> Result<Vec<Piece>> {
-    let wrong = || Error::internal("a list of pieces of the file is malformed");
-    let count = take(bytes).filter(|&count| count <= window).ok_or_else(wrong)?;
+    let count = take(bytes).filter(|&count| count <= window).ok_or_else(malformed)?;
     let mut pieces = Vec::with_capacity(count.min(bytes.len() as u64) as usize);
     let mut end = 0u64;
     for _ in 0..count {
-        let (gap, len) = take(bytes).zip(take(bytes)).ok_or_else(wrong)?;
-        let at = end.checked_add(gap).ok_or_else(wrong)?;
-        end = at.checked_add(len).filter(|&end| len > 0 && end <= window).ok_or_else(wrong)?;
+        let (gap, len) = take(bytes).zip(take(bytes)).ok_or_else(malformed)?;
+        let at = end.checked_add(gap).ok_or_else(malformed)?;
+        end = at.checked_add(len).filter(|&end| len > 0 && end <= window).ok_or_else(malformed)?;
         pieces.push(Piece { at, len });
     }
     Ok(pieces)

@@ -197,11 +197,11 @@ mod tests {
     #[test]
     fn explanations_say_how_and_why() {
         let mut hints = Hints::new(2);
-        let reasons = [(3, true, "pieces below 4 KiB interleave"), (1, false, "one rank")];
+        let reasons = [(3, true, "small pieces interleave"), (1, false, "one rank")];
         assert_eq!(
             explain("/x", &hints, reasons.into_iter()),
             "file /x: on unknown; 3 collective accesses by up to 2 aggregators, 4.0 MiB at a time: \
-             pieces below 4 KiB interleave; 1 collective access by each rank itself: one rank"
+             small pieces interleave; 1 collective access by each rank itself: one rank"
         );
         (hints.file_system, hints.striping_unit, hints.direct.writes) =
             (Some("lustre"), 1 << 20, true);

@@ -7,24 +7,21 @@
 //! with the data. All members make the same exchanges in all rounds, also if a call of the system
 //! fails; the caller lets them agree on the outcome.
 //!
-//! Invariant: an aggregator writes the bytes that some member gave, and no others. Where members
-//! overlap, the higher rank's bytes are written.
+//! What an aggregator does with a window is in [`window`](crate::window).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
 
-use fabric::UserBuf;
 use objects::Result;
 
 use crate::access::Direction;
 use crate::collective::Domains;
 use crate::datarep::UserData;
-use crate::disk::Disk;
 use crate::members::{Exchange, Messages};
 use crate::pieces::{self, Piece};
-use crate::sieve::MAX_HOLE;
-use crate::staging::Staging;
+use crate::spare;
 use crate::steps::{self, Steps, Work};
 use crate::view::View;
+use crate::window::{Window, cut};
 
 /// One member's part in a collective access.
 pub(crate) struct TwoPhase<'a> {
@@ -37,17 +34,6 @@ pub(crate) struct TwoPhase<'a> {
     pub(crate) domains: Domains,
     /// The ranks of the aggregators.
     pub(crate) aggregators: Vec<u32>,
-}
-
-/// What an aggregator needs to move a window.
-#[derive(Clone)]
-pub(crate) struct Window {
-    pub(crate) disk: Arc<Disk>,
-    /// Number of members.
-    pub(crate) size: u32,
-    /// Held by the aggregator while it writes under a lock of the system, if independent writes
-    /// take holes along.
-    pub(crate) locks: Option<Arc<Mutex<()>>>,
 }
 
 impl TwoPhase<'_> {
@@ -79,7 +65,7 @@ impl TwoPhase<'_> {
             }
             let Some(own) = own else { continue };
             let (window, part) = (self.window.clone(), self.domains.window_of(own, round));
-            let job = move || window.write(part, &received);
+            let job = move || window.write(part, received);
             if round + 1 < rounds {
                 writing = Some(steps::start(job));
             } else {
@@ -127,6 +113,7 @@ impl TwoPhase<'_> {
             outcome = outcome.and(result);
             let received = self.exchange(answers).await?;
             self.unpack(&received, round, &mut end);
+            spare::give_back(received.bytes);
         }
         Ok((end, outcome))
     }
@@ -166,7 +153,7 @@ impl TwoPhase<'_> {
     /// Returns the list of pieces for each aggregator, with the data if it is written.
     fn lists(&self, round: i64, with_data: bool) -> Messages {
         let mut messages = Messages::none(self.steps.members().size());
-        let mut found = Vec::new();
+        let (mut lists, mut parts, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for aggregator in 0..self.domains.aggregators {
             let (first, len) = self.part(aggregator, round);
             if len == 0 {
@@ -174,17 +161,30 @@ impl TwoPhase<'_> {
             }
             let (window, _) = self.domains.window_of(aggregator, round);
             self.find_pieces(first, len, window, &mut found);
-            let before = messages.bytes.len();
-            pieces::encode(&mut messages.bytes, &found);
-            if with_data {
-                let at = messages.bytes.len();
-                messages.bytes.resize(at + len as usize, 0);
-                self.data.buffer.pack(first, &mut messages.bytes[at..]);
-            }
+            let before = lists.len();
+            pieces::encode(&mut lists, &found);
             let rank = self.aggregators[aggregator as usize];
-            messages.lengths[rank as usize] = (messages.bytes.len() - before) as u64;
+            let with = if with_data { len as usize } else { 0 };
+            messages.lengths[rank as usize] = (lists.len() - before + with) as u64;
+            parts.push((before..lists.len(), first, with));
         }
+        messages.bytes = match with_data {
+            true => self.with_data(&lists, &parts),
+            false => lists,
+        };
         messages
+    }
+
+    /// Returns lists, each with its part of the data: the first byte of the buffer and how many.
+    fn with_data(&self, lists: &[u8], parts: &[(Range<usize>, u64, usize)]) -> Vec<u8> {
+        let data: usize = parts.iter().map(|(_, _, len)| len).sum();
+        let mut bytes = spare::take(lists.len() + data);
+        let mut rest = &mut bytes[..];
+        for (list, first, len) in parts {
+            cut(&mut rest, list.len()).copy_from_slice(&lists[list.clone()]);
+            self.data.buffer.pack(*first, cut(&mut rest, *len));
+        }
+        bytes
     }
 
     /// Finds the pieces of a part, relative to the window.
@@ -201,92 +201,5 @@ impl TwoPhase<'_> {
 
     async fn exchange(&self, messages: Messages) -> Result<Messages> {
         self.steps.exchange(Exchange::Messages(messages)).await
-    }
-}
-
-impl Window {
-    /// Puts the pieces of all members together and writes them.
-    fn write(&self, (from, to): (i64, i64), received: &Messages) -> Result<()> {
-        let window = (to - from) as u64;
-        let mut parts = Vec::new();
-        for mut message in received.each() {
-            if !message.is_empty() {
-                parts.push((pieces::decode(&mut message, window)?, message));
-            }
-        }
-        let all = pieces::union(parts.iter().flat_map(|(list, _)| list.iter().copied()).collect());
-        let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(()) };
-        let base = first.at;
-        let mut staging = Staging::new(last.at + last.len - base)?;
-        for (list, mut data) in parts {
-            for piece in list {
-                let at = (piece.at - base) as usize;
-                let (now, rest) = data.split_at((piece.len as usize).min(data.len()));
-                staging.bytes_mut()[at..at + now.len()].copy_from_slice(now);
-                data = rest;
-            }
-        }
-        let _thread =
-            self.locks.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
-        let _lock = match &self.locks {
-            Some(_) => {
-                let len = (last.at + last.len - base) as i64;
-                Some(self.disk.lock(from + base as i64, len, true)?)
-            }
-            None => None,
-        };
-        staging.lend(|memory| {
-            all.iter().try_for_each(|piece| {
-                let part = memory.slice((piece.at - base) as usize, piece.len as usize);
-                self.disk.write(from + piece.at as i64, part).1
-            })
-        })
-    }
-
-    /// Reads what the members request and returns each one's data, cut at the end of the file.
-    fn read(&self, (from, to): (i64, i64), requested: &Messages) -> Result<Messages> {
-        let window = (to - from) as u64;
-        let lists = requested.each().map(|mut message| match message.is_empty() {
-            true => Ok(Vec::new()),
-            false => pieces::decode(&mut message, window),
-        });
-        let lists: Vec<Vec<Piece>> = lists.collect::<Result<_>>()?;
-        let all = pieces::union(lists.iter().flatten().copied().collect());
-        let mut answers = Messages::none(self.size);
-        let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(answers) };
-        let base = first.at;
-        let mut staging = Staging::new(last.at + last.len - base)?;
-        let got = staging.lend(|memory| self.read_pieces(from, base, &all, memory))?;
-        for (list, length) in lists.iter().zip(&mut answers.lengths) {
-            let before = answers.bytes.len();
-            for piece in list {
-                let at = piece.at - base;
-                let end = (at + piece.len).min(got).max(at);
-                answers.bytes.extend_from_slice(&staging.bytes()[at as usize..end as usize]);
-            }
-            *length = (answers.bytes.len() - before) as u64;
-        }
-        Ok(answers)
-    }
-
-    /// Reads pieces into memory that begins at `base`; returns where the file ends in it. Small
-    /// holes are read too.
-    fn read_pieces(&self, from: i64, base: u64, all: &[Piece], memory: UserBuf) -> Result<u64> {
-        let mut next = 0;
-        while let Some(&Piece { at, len }) = all.get(next) {
-            let mut end = at + len;
-            next += 1;
-            while let Some(piece) = all.get(next).filter(|piece| piece.at - end < MAX_HOLE) {
-                end = piece.at + piece.len;
-                next += 1;
-            }
-            let part = memory.slice((at - base) as usize, (end - at) as usize);
-            let (got, result) = self.disk.read(from + at as i64, part);
-            result?;
-            if (got as u64) < end - at {
-                return Ok(at - base + got as u64);
-            }
-        }
-        Ok(memory.len() as u64)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use collectives::CollectiveId;
 use collectives::operation::{Blocks, Data, Operation, Types};
 use fabric::CollectiveKind;
-use io::{Exchange, Messages, Transit};
+use io::{Exchange, Messages, Transit, spare};
 use objects::buffer::Area;
 use objects::{Comm, Datatype, Error, Result};
 
@@ -32,7 +32,7 @@ enum Stage {
     /// The lengths of messages: own ones, those of the others, and then the messages.
     Lengths { own: Vec<u64>, theirs: Vec<u64>, bytes: Vec<u8> },
     /// The result, what is sent, and the lengths of the result's messages.
-    Data { result: Vec<u8>, _sent: Vec<u8>, lengths: Vec<u64> },
+    Data { result: Vec<u8>, sent: Vec<u8>, lengths: Vec<u64> },
 }
 
 impl FileExchange {
@@ -62,7 +62,8 @@ impl FileExchange {
     /// Takes the result when a collective has ended, or begins the next one.
     fn go_on(&mut self) -> Result<Option<Messages>> {
         match &mut self.stage {
-            Stage::Data { result, lengths, .. } => {
+            Stage::Data { result, sent, lengths } => {
+                spare::give_back(std::mem::take(sent));
                 let (bytes, lengths) = (std::mem::take(result), std::mem::take(lengths));
                 Ok(Some(Messages { bytes, lengths }))
             }
@@ -104,12 +105,12 @@ fn start(comm: usize, members: &Comm, exchange: Exchange) -> Result<(CollectiveI
             let recv = Data { count: mine.len() as u64, ..recv };
             let operation = Operation::Allgather { send: Some(send), recv };
             let id = start_one(comm, members, &operation)?;
-            Ok((id, Stage::Data { result: all, _sent: mine, lengths: Vec::new() }))
+            Ok((id, Stage::Data { result: all, sent: mine, lengths: Vec::new() }))
         }
         Exchange::Broadcast { root, mut bytes } => {
             let data = block_of(&mut bytes);
             let id = start_one(comm, members, &Operation::Bcast { root, data })?;
-            Ok((id, Stage::Data { result: bytes, _sent: Vec::new(), lengths: Vec::new() }))
+            Ok((id, Stage::Data { result: bytes, sent: Vec::new(), lengths: Vec::new() }))
         }
         Exchange::Messages(Messages { bytes, lengths: mut own }) => {
             let mut theirs = vec![0u64; own.len()];
@@ -128,14 +129,14 @@ fn start_data(
     own: &[u64],
     (mut bytes, theirs): (Vec<u8>, Vec<u64>),
 ) -> Result<(CollectiveId, Stage)> {
-    let mut result = vec![0u8; theirs.iter().sum::<u64>() as usize];
+    let mut result = spare::take(theirs.iter().sum::<u64>() as usize);
     let (send_at, recv_at) = (starts(own), starts(&theirs));
     let types = Types::One(Datatype::byte());
     let (send, recv) = (area_of(&mut bytes), area_of(&mut result));
     let send = Some(Blocks { area: send, counts: own, displs: &send_at, types });
     let recv = Blocks { area: recv, counts: &theirs, displs: &recv_at, types };
     let id = start_one(comm, members, &Operation::Alltoallv { send, recv })?;
-    Ok((id, Stage::Data { result, _sent: bytes, lengths: theirs }))
+    Ok((id, Stage::Data { result, sent: bytes, lengths: theirs }))
 }
 
 /// Starts a collective of the library's own as the next of `comm`.

@@ -39,6 +39,7 @@ const UNSAFE: &[&str] = &[
     "io/src/shared_word.rs",
     "io/src/staging.rs",
     "io/src/uring/kernel.rs",
+    "io/src/vectored.rs",
     "io/src/workers.rs",
     "launcher/src/guard.rs",
     "launcher/src/signals.rs",
