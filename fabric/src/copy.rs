@@ -58,6 +58,28 @@ pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Bytes that are copied line by line: fewer cost more by it, and for more the caches are the limit.
+#[cfg(target_arch = "x86_64")]
+const BY_LINES: std::ops::RangeInclusive<usize> = 256..=16 << 10;
+
+/// Copies any number of bytes; source and destination may overlap.
+///
+/// # Safety
+/// As for [`std::ptr::copy`].
+#[inline(never)]
+pub(crate) unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if BY_LINES.contains(&len)
+        && from.addr().abs_diff(to.addr()) >= len
+        && std::arch::is_x86_feature_detected!("avx2")
+    {
+        // SAFETY: the caller's promise; they do not overlap, and the rest was just requested.
+        return unsafe { copy_lines(from, to, len) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy(from, to, len) };
+}
+
 /// Orders non-temporal stores before all stores that follow.
 #[inline(always)]
 pub fn nt_fence() {

@@ -11,7 +11,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::copy::{LINE, copy_lines};
-use crate::copy::{copy, copy_nt};
+use crate::copy::{copy, copy_any, copy_nt};
 
 /// Contiguous user memory; see the module for the promise it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl UserBuf {
                 4 => {
                     part.ptr.cast::<u32>().write_unaligned(from.ptr.cast::<u32>().read_unaligned())
                 }
-                len => std::ptr::copy(from.ptr, part.ptr, len),
+                len => copy_any(from.ptr, part.ptr, len),
             }
         }
     }
@@ -137,6 +137,20 @@ impl UserBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_bytes_are_copied_also_onto_themselves() {
+        for len in [0, 1, 7, 8, 63, 255, 256, 300, 4096, 16 << 10, 20_000] {
+            for (from, to) in [(0, 30_000), (30_000, 3), (5, 6), (6, 5), (200, 70), (70, 200)] {
+                let mut memory: Vec<u8> = (0..60_000_u32).map(|at| (at * 31 % 251) as u8).collect();
+                let wanted = memory[from..from + len].to_vec();
+                // SAFETY: the run is the vector's, which outlives it and is not used meanwhile.
+                let all = unsafe { UserBuf::new(memory.as_mut_ptr(), memory.len()) };
+                all.slice(to, len).copy_from(all.slice(from, len));
+                assert_eq!(memory[to..to + len], wanted, "{len} bytes from {from} to {to}");
+            }
+        }
+    }
 
     #[test]
     fn lines_are_copied_from_and_to_anywhere_and_nothing_else() {
