@@ -58,7 +58,7 @@ pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Bytes that are copied line by line: fewer cost more by it, and for more the caches are the limit.
+/// Bytes that are copied line by line: fewer cost more by it, for more the caches are the limit.
 #[cfg(target_arch = "x86_64")]
 const BY_LINES: std::ops::RangeInclusive<usize> = 256..=16 << 10;
 

@@ -15,6 +15,11 @@ pub(crate) fn is_atomic(at: UserBuf, size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8) && at.addr().is_multiple_of(size as u64)
 }
 
+/// Returns true if [`change`] takes a word of `size` bytes at that address.
+pub(crate) fn is_word(at: UserBuf, size: usize) -> bool {
+    matches!(size, 4 | 8) && is_atomic(at, size)
+}
+
 /// Combines the elements of `data` with those at `at`, for which [`is_atomic`] holds; `old` gets
 /// what they were. Panics unless all three are equally long.
 pub(crate) fn combine(at: UserBuf, op: PackedOp, data: &[u8], old: Option<&mut [u8]>) {

@@ -18,7 +18,7 @@
 //! Invariants: nothing that a peer sends can panic the engine or make it touch memory outside of
 //! the window. Memory grows with the targets used and the operations under way.
 
-#![deny(unsafe_code)] // allowed in `atomic`, `attached`, `control` and `device_atomic`
+#![deny(unsafe_code)] // allowed in `atomic`, `attached`, `control`, `device_atomic` and `mailbox`
 
 mod atomic;
 mod attached;
@@ -27,6 +27,7 @@ mod check;
 mod combine;
 mod conflict;
 mod control;
+mod deferred;
 mod describe;
 mod device_atomic;
 mod direct;
@@ -37,6 +38,8 @@ mod export;
 mod guard;
 mod ledger;
 mod lock_queue;
+mod mailbox;
+mod offers;
 mod operations;
 mod origin;
 mod outgoing;
@@ -57,6 +60,8 @@ pub use control::Control;
 pub use direct::Unlocked;
 pub use engine::Engine;
 pub use fabric::RequestId;
+pub use mailbox::Mailbox;
+pub use offers::Deferral;
 pub use origin::{Access, Place};
 pub use recent::Recent;
 pub use window::{AtomicsBy, LockBy, Memory, Remote, Window};

@@ -7,6 +7,7 @@ use fabric::UserBuf;
 use objects::op::Primitive;
 
 use crate::atomic;
+use crate::combine::SHORT_MAX;
 use crate::control::Control;
 use crate::window::Window;
 
@@ -61,6 +62,12 @@ impl Recent {
         reach.accesses(target).then_some(recent)
     }
 
+    /// Forgets the target.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self) {
+        self.handle = Recent::NONE.handle;
+    }
+
     /// Returns whether it is that target.
     #[inline(always)]
     pub fn is(&self, handle: usize, target: u32) -> bool {
@@ -93,6 +100,28 @@ impl Recent {
     ) -> bool {
         let Some(at) = self.reach(disp, len) else { return false };
         self.on_words(|| atomic::change(at, primitive, operand, old))
+    }
+
+    /// Changes as many words of `size` bytes as there are operands, like [`Recent::change`].
+    pub fn change_all(
+        &self,
+        disp: i64,
+        primitive: Primitive,
+        operands: UserBuf,
+        size: usize,
+    ) -> bool {
+        let len = operands.len();
+        let Some(at) = self.reach(disp, len) else { return false };
+        if len > SHORT_MAX || !len.is_multiple_of(size) || !atomic::is_word(at, size) {
+            return false;
+        }
+        self.on_words(|| {
+            let change = |begin: usize| {
+                let (at, operand) = (at.slice(begin, size), operands.slice(begin, size));
+                atomic::change(at, primitive, operand, None)
+            };
+            (0..len).step_by(size).all(change)
+        })
     }
 
     /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Recent::change`].

@@ -42,6 +42,7 @@ impl Engine {
             Step::Describe => self.outgoing.push(from, Item::Description(header.context)),
             Step::Described => self.described(header.context, header.source, Region::decode(body)),
             Step::Announce => self.announced(header, body),
+            Step::Offer => self.offer_arrived(header.context, header.source, header.length),
             step => self.step(header.context, header.source, step),
         }
     }
@@ -75,8 +76,8 @@ impl Engine {
             }
             Step::Post => *window.steps.posts.entry(rank).or_default() += 1,
             Step::Complete => *window.steps.completes.entry(rank).or_default() += 1,
-            // Of other hosts alone; see `step_arrived`.
-            Step::Describe | Step::Described | Step::Announce => {}
+            // Of other ranks alone; see `step_arrived`.
+            Step::Describe | Step::Described | Step::Announce | Step::Offer => {}
             Step::Refused => {
                 (window.refused, window.has_frames) = (Some(origin::refused(rank)), true);
             }
@@ -322,13 +323,13 @@ impl Engine {
         if !is_over {
             return None;
         }
-        state.has_frames =
-            state.targets.values().any(|target| target.is_used() || target.lost.is_some());
         let lost = match target {
             Some(rank) => state.targets.get_mut(&rank).and_then(|target| target.lost.take()),
             None => state.targets.values_mut().find_map(|target| target.lost.take()),
         };
-        Some(lost.or_else(|| state.refused.take()).map_or(Ok(()), Err))
+        let lost = lost.or_else(|| state.refused.take());
+        state.has_frames = state.has_unfinished();
+        Some(lost.map_or(Ok(()), Err))
     }
 
     /// Returns the lock of MPI_Win_unlock (`None`: MPI_Win_unlock_all), or the error of a call

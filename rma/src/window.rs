@@ -13,12 +13,14 @@ use crate::attached::{self, Attached};
 use crate::combine::{Executor, SHORT_MAX, Sharing};
 use crate::conflict::{Check, Hooks};
 use crate::control::Control;
+use crate::deferred::Deferred;
 use crate::element::Element;
 use crate::epoch::Epochs;
 use crate::export::Export;
 use crate::guard::Guard;
 use crate::ledger::Ledger;
 use crate::lock_queue::LockQueue;
+use crate::mailbox::Mailbox;
 
 /// The memory that a rank contributes.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Remote {
     pub region: Option<Region>,
     /// Its record, in windows whose memory or locks are shared.
     pub control: Option<Control>,
+    /// Its mailbox, in windows over memory that other processes of its host do not map.
+    pub mailbox: Option<Mailbox>,
     /// What it has attached, in dynamic windows of which it and this rank share memory.
     pub attached: Option<Attached>,
     /// It is on another host: a device may access its memory.
@@ -157,6 +161,8 @@ pub struct Window {
     /// refused one. While false there is nothing to flush.
     pub(crate) has_frames: bool,
     pub(crate) atomics: AtomicsBy,
+    /// Accesses that wait in this rank's mailbox.
+    pub(crate) deferred: Deferred,
     /// Accesses are checked (`rma.check`).
     pub(crate) check: Option<Box<Check>>,
 }
@@ -193,6 +199,7 @@ impl Window {
             refused: None,
             has_frames: false,
             atomics: AtomicsBy::Processors,
+            deferred: Deferred::default(),
             check: None,
         }
     }
@@ -300,6 +307,17 @@ impl Window {
             let text = format!("invalid rank {rank}: must be 0 to {}", self.size() - 1);
             Error::new(Class::Rank, text)
         })
+    }
+
+    /// Returns whether an access waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.deferred.waiting.is_empty()
+    }
+
+    /// Returns whether an operation waits, is under way, or has an error that nothing has reported.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        let is_unfinished = |target: &Target| target.is_used() || target.lost.is_some();
+        self.has_waiting() || self.refused.is_some() || self.targets.values().any(is_unfinished)
     }
 
     /// Returns the state of a target, which is made on first use.

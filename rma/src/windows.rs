@@ -36,7 +36,7 @@ impl Windows {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
-        self.recent = Recent::NONE;
+        self.recent.forget();
         if let Some(slot) = self.by_id.remove(&id) {
             self.slots[slot as usize] = None;
         }
@@ -59,7 +59,7 @@ impl Windows {
     /// Returns the window of a slot, to change it.
     #[inline(always)]
     pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Window> {
-        self.recent = Recent::NONE;
+        self.recent.forget();
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
@@ -79,7 +79,7 @@ impl Windows {
     }
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Window> {
-        self.recent = Recent::NONE;
+        self.recent.forget();
         self.slots.iter_mut().flatten()
     }
 }

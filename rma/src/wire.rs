@@ -8,7 +8,7 @@
 //! | RmaFetch | origin | type | segments | code | window | operation | offset, segments, data |
 //! | RmaSwap | origin | type | 0 | 0 | window | operation | displacement, expected, new |
 //! | RmaReply | 0 | 0 | 1: refused | 0 | operation | offset | data |
-//! | RmaSync | sender | 0 | 0 | step | window | 0 | region, if described |
+//! | RmaSync | sender | 0 | 0 | step | window | 0; of an offer, its number | region, if described |
 //! | RmaSync | sender | type | segments | 12, flags | window | call, fences | segments |
 //!
 //! `origin` and `sender` are ranks in the window, `window` is its id, `operation` the origin's
@@ -49,6 +49,8 @@ pub(crate) enum Step {
     Announce = 12,
     /// Origin to target: its accesses that return data are over; answered by `Ack`.
     FlushLocal = 13,
+    /// Origin to target: accesses in the origin's mailbox (`mailbox`).
+    Offer = 14,
 }
 
 impl Step {
@@ -69,6 +71,7 @@ impl Step {
             Described,
             Announce,
             FlushLocal,
+            Offer,
         ];
         all.into_iter().find(|&step| step as u8 == byte)
     }

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod create;
+mod deliver;
 pub mod fence;
 mod offer;
 pub mod quick;

@@ -65,6 +65,7 @@ const UNSAFE: &[&str] = &[
     "rma/src/attached.rs",
     "rma/src/control.rs",
     "rma/src/device_atomic.rs",
+    "rma/src/mailbox.rs",
     "rma/src/atomic.rs",
     "runtime/src/abort.rs",
     "runtime/src/announcement.rs",

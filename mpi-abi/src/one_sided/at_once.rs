@@ -58,6 +58,11 @@ fn combine_many_now(
     win: MPI_Win,
     old: Option<UserBuf>,
 ) -> bool {
+    let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
+    let is_plain = primitive != Primitive::Other && size > 0 && old.is_none();
+    if is_plain && quick::change_all(win.0, place, primitive, operands, size) {
+        return true;
+    }
     let packed = PackedOp::of_handles(op.0, datatype.0);
     packed.is_some_and(|packed| quick::combine(win.0, place, packed, operands, len, old))
 }

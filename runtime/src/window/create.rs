@@ -17,7 +17,7 @@
 
 use fabric::{LocalRanks, Peer, Rights, Transport, UserBuf};
 use objects::{Attributes, Class, Comm, Errhandler, Error, Group, Info, Result};
-use rma::{Attached, Control, LockBy, Memory, Remote, Window};
+use rma::{Attached, Control, LockBy, Mailbox, Memory, Remote, Window};
 
 pub use super::offer::Request;
 use super::offer::{Atomics, Offer, atomics};
@@ -178,6 +178,7 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
 /// Returns the bytes that a window has for each rank beyond its memory.
 fn record_bytes(request: &Request) -> usize {
     match request.flavor {
+        Flavor::Create => Control::BYTES + Mailbox::BYTES,
         Flavor::Dynamic => Control::BYTES + Attached::BYTES,
         _ => Control::BYTES,
     }
@@ -286,6 +287,10 @@ fn open(
                     let table = all.slice(record + Control::BYTES, Attached::BYTES);
                     remote.attached = Some(Attached::new(table));
                 }
+                if request.flavor == Flavor::Create {
+                    let mailbox = all.slice(record + Control::BYTES, Mailbox::BYTES);
+                    remote.mailbox = Some(Mailbox::new(mailbox));
+                }
                 remote.region = offers[rank as usize].region;
                 if shares {
                     let part = all.slice(parts.offsets[index] as usize, remote.size as usize);
@@ -315,6 +320,10 @@ fn open(
     }
     if !is_one_host {
         window.change_words_by(atomics(p, &offers, memory)?);
+    }
+    // Otherwise a target that has to come keeps this rank from running.
+    if !p.core()?.job.is_oversubscribed() {
+        window.defer_accesses();
     }
     if p.core()?.rma_check {
         let name = crate::win::describe("", members.group.size());

@@ -40,6 +40,7 @@ fn begin_now(
     last: bool,
 ) -> Result<Option<Started>> {
     let slot = p.win(handle)?.slot;
+    p.core()?.stack.deliver(slot);
     if !p.core()?.stack.rma().0.may_fence_now(slot, first) {
         return Ok(None);
     }

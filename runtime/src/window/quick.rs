@@ -1,6 +1,6 @@
 //! Calls on windows that end at once; each is false where the general path has to do it.
 
-use fabric::UserBuf;
+use fabric::{OneSided, UserBuf};
 use objects::op::{PackedOp, Primitive};
 use rma::{Engine, Recent, Unlocked};
 
@@ -47,23 +47,34 @@ fn remember(tables: &Tables, rma: &mut Engine, handle: usize, target: u32) -> bo
 /// Copies into a target's memory.
 #[inline(always)]
 pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
-    at_target(handle, target, |at| match at.reach(disp, from.len()) {
+    let is_done = at_target(handle, target, |at| match at.reach(disp, from.len()) {
         Some(memory) => {
             memory.copy_from(from);
             true
         }
         None => false,
-    })
+    });
+    is_done || defer(handle, target, disp, OneSided::Put(from))
 }
 
 /// Copies out of a target's memory.
 #[inline(always)]
 pub fn get(handle: usize, target: u32, disp: i64, into: UserBuf) -> bool {
-    at_target(handle, target, |at| match at.reach(disp, into.len()) {
+    let is_done = at_target(handle, target, |at| match at.reach(disp, into.len()) {
         Some(memory) => {
             into.copy_from(memory);
             true
         }
+        None => false,
+    });
+    is_done || defer(handle, target, disp, OneSided::Get(into))
+}
+
+/// Lets an access wait until a synchronisation.
+#[inline(never)]
+fn defer(handle: usize, target: u32, disp: i64, what: OneSided) -> bool {
+    with(|p| match p.quick(handle) {
+        Some((stack, slot)) => stack.defer(slot, target, disp, what),
         None => false,
     })
 }
@@ -79,6 +90,17 @@ pub fn change(
     old: Option<UserBuf>,
 ) -> bool {
     at_target(handle, target, |at| at.change(disp, primitive, operand, len, old))
+}
+
+/// Changes some words of `size` bytes in a target's memory.
+pub fn change_all(
+    handle: usize,
+    (target, disp): (u32, i64),
+    primitive: Primitive,
+    operands: UserBuf,
+    size: usize,
+) -> bool {
+    at_target(handle, target, |at| at.change_all(disp, primitive, operands, size))
 }
 
 /// Combines `len` bytes of adjacent elements in a target's memory.
@@ -116,15 +138,23 @@ pub fn flush(handle: usize, target: u32) -> bool {
         if rma.recent().is(handle, target) {
             return rma.flush_recent(handle, target);
         }
-        let win = p.tables.wins.get(handle as u64);
-        win.is_ok_and(|win| rma.flush_now(win.slot, target))
+        let Some((stack, slot)) = p.quick(handle) else { return false };
+        if stack.protocols.rma.flush_now(slot, target) {
+            return true;
+        }
+        stack.deliver(slot);
+        stack.protocols.rma.flush_now(slot, target)
     })
 }
 
 /// Completes all operations at all targets.
 #[inline(always)]
 pub fn flush_all(handle: usize) -> bool {
-    ask(handle, |rma, slot| rma.flush_all_now(slot))
+    with(|p| {
+        let Some((stack, slot)) = p.quick(handle) else { return false };
+        stack.deliver(slot);
+        stack.protocols.rma.flush_all_now(slot)
+    })
 }
 
 /// Takes the shared locks of all targets.
@@ -160,6 +190,7 @@ pub fn unlock_all(handle: usize) -> bool {
 fn unlock_by(handle: usize, work: impl FnOnce(&mut Engine, u32) -> Unlocked) -> bool {
     with(|p| {
         let Some((stack, slot)) = p.quick(handle) else { return false };
+        stack.deliver(slot);
         match work(&mut stack.protocols.rma, slot) {
             Unlocked::Refused => false,
             Unlocked::Quietly => true,

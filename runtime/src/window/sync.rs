@@ -8,6 +8,7 @@ use crate::lock::{block_on, poll, progress_once, with};
 use crate::process::Process;
 use crate::stack::Endpoint;
 use crate::wait_target::WaitTarget;
+use crate::window::deliver::deliver;
 
 /// Runs `work` on the window's engine and wakes the peers that may go on.
 pub(super) fn engine<R>(
@@ -109,6 +110,7 @@ pub fn unlock(handle: usize, target: Option<u32>) -> Result<()> {
 
 /// Completes all operations at a target (`None`: at all).
 fn complete_at(handle: usize, target: Option<u32>) -> Result<()> {
+    deliver(handle)?;
     with(|p| {
         engine(p, handle, |rma, endpoint, id| match target {
             Some(target) => rma.flush(endpoint, id, target),
@@ -133,6 +135,7 @@ pub fn flush_local(handle: usize, target: Option<u32>, call: &'static str) -> Re
             rma.end_local(endpoint, id, target)
         })
     })?;
+    deliver(handle)?;
     wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, target))
 }
 
@@ -169,6 +172,7 @@ pub fn start(handle: usize, group: &Group, nocheck: bool) -> Result<()> {
 
 /// Performs MPI_Win_complete.
 pub fn complete(handle: usize) -> Result<()> {
+    deliver(handle)?;
     with(|p| engine(p, handle, |rma, endpoint, id| rma.begin_complete(endpoint, id)))?;
     let local = wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, None));
     with(|p| engine(p, handle, |rma, endpoint, id| rma.complete(endpoint, id)))?;
