@@ -3,6 +3,7 @@
 //! LLVM's flang compiles all of them too if it is there, and runs some. If another MPI with the
 //! standard ABI is there, the same binaries run on it.
 
+mod modules;
 mod peer;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut checks = at.checks("gfortran")?;
     checks.push(("symbols".to_owned(), Box::new(|| at.needs_common_functions())));
+    checks.push(("two first compilations".to_owned(), Box::new(|| modules::are_built_once(&at))));
+    checks.push(("modules without a home".to_owned(), Box::new(|| modules::need_no_home(&at))));
     match FLANG.into_iter().find(|name| command::exists(name, "--version")) {
         Some(flang) => checks.extend(at.checks(flang)?),
         None => {
