@@ -14,4 +14,13 @@ program wrong_mpi
   call MPI_Test(request, count, status, ierror) !WRONG
   call MPI_Get_count(status, MPI_REAL, count, ierror)
   call MPI_Get_count(count, MPI_REAL, count, ierror) !WRONG
+  call MPI_Waitall(1, [1], 2, ierror) !WRONG
+  call MPI_Op_create(short, 1, rank, ierror) !WRONG
+  call MPI_Info_set(rank, 'key', 5, ierror) !WRONG
+  call MPI_Type_vector(2, 2, 3.0, MPI_REAL, rank, ierror) !WRONG
+  call MPI_Barrier(MPI_COMM_WORLD) !WRONG
+contains
+  subroutine short(in, inout)
+    real :: in, inout
+  end subroutine
 end program
