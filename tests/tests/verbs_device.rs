@@ -3,6 +3,8 @@
 
 #[path = "verbs/faulty.rs"]
 mod faulty;
+#[path = "verbs/late_writes.rs"]
+mod late_writes;
 #[path = "verbs/many_peers.rs"]
 mod many_peers;
 #[path = "verbs/seeds.rs"]

@@ -373,7 +373,7 @@ impl Engine {
         out
     }
 
-    /// Destroys a queue pair: whatever is left of it is gone.
+    /// Destroys a queue pair: what it has received is in memory, the rest of it is gone.
     pub(crate) fn destroy_qp(&mut self, number: u32) -> bool {
         let Some(qp) = self.qps.remove(&number) else { return false };
         if qp.unacked > 0 {
@@ -383,7 +383,7 @@ impl Engine {
         for cq in self.cqs.values_mut() {
             cq.entries.retain(|entry| entry.wc.qp_num != number);
         }
-        self.placements.retain(|part| part.qpn != number);
+        self.place(|part| part.qpn == number);
         self.later.retain(|(_, event)| event.qpn != number);
         self.events.retain(|event| event.qpn != number);
         true

@@ -198,13 +198,16 @@ impl VerbsTransport {
             Kind::Release => return self.on_release(at, message),
             Kind::Req | Kind::Rep => {}
         }
+        if !self.is_last_connection_over(at, message.epoch) {
+            return;
+        }
         let received = Received {
             epoch: message.epoch,
             qpn: message.qpn,
             peer_qpn: message.peer_qpn,
             wants_reply: message.kind == Kind::Req,
         };
-        let actions = endpoint.conn.handshake.on_msg(received);
+        let actions = self.endpoints[at].conn.handshake.on_msg(received);
         self.apply(at, actions, Some(message));
     }
 

@@ -278,19 +278,25 @@ impl VerbsTransport {
         if let Err(why) = self.on_ack(at, packet.delivered) {
             return self.protocol_error(at, why);
         }
-        let endpoint = &mut self.endpoints[at];
-        endpoint.used_at = self.polls;
-        let has_left = packet.flags & flags::NO_CONNECTION != 0;
-        if has_left && !endpoint.conn.is_idle() && endpoint.conn.handshake.epoch == packet.epoch {
-            // Its Disconnect or its Decline was lost.
-            match endpoint.conn.is_connecting() {
-                true => self.give_up_connecting(at),
-                false => self.close(at),
-            }
-        }
+        self.endpoints[at].used_at = self.polls;
+        self.follow_peer(at, packet);
         let moved = packet.has_data() && self.on_data(at, packet, payload, now, sink);
         self.pump(at);
         moved
+    }
+
+    /// Ends a connection that the peer has left, or an attempt that it has ended: its Disconnect or
+    /// its Decline was lost.
+    fn follow_peer(&mut self, at: usize, packet: &Packet) {
+        let conn = &self.endpoints[at].conn;
+        let is_over = packet.flags & flags::NO_CONNECTION != 0
+            && !conn.is_idle()
+            && conn.handshake.epoch == packet.epoch;
+        if is_over && conn.is_connecting() {
+            self.give_up_connecting(at);
+        } else if is_over || conn.handshake.is_left_for(packet.epoch) {
+            self.close(at);
+        }
     }
 
     /// Takes over the address of a peer. Returns false if the two processes cannot communicate.
@@ -313,7 +319,8 @@ impl VerbsTransport {
         true
     }
 
-    /// Handles a packet with data. Returns whether a frame was delivered.
+    /// Handles a packet with data. It is held while something that the peer wrote before it may be
+    /// on its way to memory. Returns whether a frame was delivered.
     fn on_data(
         &mut self,
         at: usize,
@@ -322,37 +329,55 @@ impl VerbsTransport {
         now: u64,
         sink: &mut impl Sink,
     ) -> bool {
+        let must_wait = self.endpoints.holds_writes(at);
         let Self { endpoints, datagrams, recv, wireup, .. } = self;
         let Some(link) = &mut endpoints[at].link else { return false };
         let before = link.rx.held();
         let verdict = link.rx.judge(packet.stream, packet.number);
+        // A new stream drops what was held of the last one.
+        datagrams.held -= before - link.rx.held();
         let mut moved = false;
         match verdict {
-            Verdict::Next => {
+            Verdict::Next if !must_wait => {
                 moved = self.on_part(at, packet.flags, payload, sink);
-                while let Some(link) = &mut self.endpoints[at].link
-                    && let Some((flags, part)) = link.rx.next_held()
-                {
-                    moved |= self.on_part(at, flags, Message::Kept(&part), sink);
-                }
+                moved |= self.deliver_held(at, sink);
             }
-            Verdict::Early if datagrams.held < MAX_HELD => {
+            Verdict::Next | Verdict::Early if datagrams.held < MAX_HELD => {
                 let bytes = payload.bytes(recv, &wireup.ud);
-                link.rx.hold(packet.number, packet.flags, bytes);
+                let is_held = link.rx.hold(packet.number, packet.flags, bytes);
+                datagrams.held += usize::from(is_held);
             }
-            Verdict::Early | Verdict::Repeated => {}
+            Verdict::Next | Verdict::Early | Verdict::Repeated => {}
             Verdict::Stale => return false,
         }
         let Self { endpoints, datagrams, .. } = self;
-        let Some(link) = &mut endpoints[at].link else {
-            datagrams.held -= before;
-            return moved;
-        };
-        datagrams.held = datagrams.held + link.rx.held() - before;
+        let Some(link) = &mut endpoints[at].link else { return moved };
         let is_urgent = packet.flags & flags::ACK_NOW != 0 || verdict != Verdict::Next;
         link.received(now, is_urgent);
         datagrams.list(at, link);
         datagrams.set_timer(at, link);
+        moved
+    }
+
+    /// Delivers the packets that are held and are next. Returns whether a frame was delivered.
+    fn deliver_held(&mut self, at: usize, sink: &mut impl Sink) -> bool {
+        let mut moved = false;
+        while let Some(link) = &mut self.endpoints[at].link
+            && let Some((flags, part)) = link.rx.next_held()
+        {
+            self.datagrams.held -= 1;
+            moved |= self.on_part(at, flags, Message::Kept(&part), sink);
+        }
+        moved
+    }
+
+    /// Delivers what has waited for a queue pair of endpoint `at` that is destroyed now: what was
+    /// written through it is in memory. Returns whether a frame was delivered.
+    pub(crate) fn on_drained(&mut self, at: usize, sink: &mut impl Sink) -> bool {
+        let moved = !self.endpoints.holds_writes(at) && self.deliver_held(at, sink);
+        if moved {
+            self.acknowledge_soon(at);
+        }
         moved
     }
 

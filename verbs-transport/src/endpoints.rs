@@ -4,7 +4,8 @@
 //! pair taken out of service drains: data that has arrived on it is still taken from the completion
 //! queue, and then it is destroyed. An adapter may have taken receives of the shared queue for it,
 //! which it returns as completions; the event LAST_WQE_REACHED shows that the last one is there. A
-//! queue pair that is destroyed earlier takes them with it.
+//! queue pair that is destroyed earlier takes them with it. What a peer has written through it, and
+//! what is acknowledged, is in memory for sure only when it is destroyed.
 
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ struct Draining {
     at: u32,
     /// The ring control that the peer could write through it.
     control: Option<Exposed>,
+    /// The peer may have written through it.
+    may_write: bool,
     /// The poll since which everything that arrived on it is in the completion queue; `None` while
     /// the device may still return receives.
     since: Option<u64>,
@@ -159,10 +162,11 @@ impl Endpoints {
         now: u64,
         has_receives: bool,
         control: Option<Exposed>,
+        may_write: bool,
     ) {
         let since = (!has_receives).then_some(now);
         let (at, until) = (at as u32, Instant::now() + MAX_DRAIN);
-        self.draining.push(Draining { qp, at, control, since, until });
+        self.draining.push(Draining { qp, at, control, may_write, since, until });
     }
 
     /// Records that the device has returned all receives of a queue pair.
@@ -199,23 +203,39 @@ impl Endpoints {
         self.draining.iter().any(|draining| draining.at == at as u32)
     }
 
+    /// Returns whether what the peer wrote through a queue pair of endpoint `at` may still be on
+    /// its way to memory.
+    pub(crate) fn holds_writes(&self, at: usize) -> bool {
+        self.draining.iter().any(|draining| draining.may_write && draining.at == at as u32)
+    }
+
+    /// Returns whether a queue pair can be destroyed by the next polls.
+    pub(crate) fn is_any_drained(&self) -> bool {
+        let is_over =
+            |draining: &Draining| draining.since.is_some() || draining.until <= Instant::now();
+        self.draining.iter().any(is_over)
+    }
+
     /// Destroys the queue pairs on which nothing can have arrived since the completion queue was
     /// last empty: those that drain since before poll `now`. `free` gets their ring controls.
+    /// Returns their endpoints.
     #[cold]
-    pub(crate) fn destroy_drained(&mut self, now: u64, mut free: impl FnMut(Exposed)) {
-        let time = Instant::now();
+    pub(crate) fn destroy_drained(&mut self, now: u64, mut free: impl FnMut(Exposed)) -> Vec<u32> {
+        let (time, mut destroyed) = (Instant::now(), Vec::new());
         for index in (0..self.draining.len()).rev() {
             let draining = &mut self.draining[index];
             if draining.since.is_none() && draining.until <= time {
                 draining.since = Some(now);
             }
             if draining.since.is_some_and(|since| since < now) {
-                let Draining { qp, control, .. } = self.draining.swap_remove(index);
+                let Draining { qp, control, at, .. } = self.draining.swap_remove(index);
                 self.by_qp.remove(&qp.number());
                 drop(qp);
                 control.into_iter().for_each(&mut free);
+                destroyed.push(at);
             }
         }
+        destroyed
     }
 
     /// Drops what arrives on the draining queue pairs of a failed endpoint. In error they write no

@@ -66,6 +66,16 @@ impl Handshake {
         self.phase == Phase::Idle
     }
 
+    /// Returns whether the peer may use the queue pair, which is connected for receiving.
+    pub(crate) fn can_receive(&self) -> bool {
+        matches!(self.phase, Phase::Confirming | Phase::Ready)
+    }
+
+    /// Returns whether this attempt is over for a peer that has made, or seen, attempt `epoch`.
+    pub(crate) fn is_left_for(&self, epoch: u32) -> bool {
+        self.can_receive() && is_later(epoch, self.epoch)
+    }
+
     /// Returns whether a message of this end needs a reply.
     pub(crate) fn wants_reply(&self) -> bool {
         self.phase != Phase::Ready

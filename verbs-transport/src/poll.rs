@@ -67,17 +67,16 @@ impl VerbsTransport {
         if self.recv.waiting() > 0 {
             self.recv.repost();
         }
-        self.destroy_drained();
-        false
+        self.endpoints.is_any_draining() && self.destroy_drained(sink)
     }
 
-    /// Destroys the queue pairs that have drained: the completion queue is empty.
-    #[inline]
-    fn destroy_drained(&mut self) {
+    /// Destroys the queue pairs that have drained: the completion queue is empty. Returns whether a
+    /// frame was delivered that has waited for that.
+    #[cold]
+    fn destroy_drained(&mut self, sink: &mut impl Sink) -> bool {
         let Self { endpoints, rings, polls, .. } = self;
-        if endpoints.is_any_draining() {
-            endpoints.destroy_drained(*polls, |control| rings.put_control(control));
-        }
+        let destroyed = endpoints.destroy_drained(*polls, |control| rings.put_control(control));
+        destroyed.into_iter().fold(false, |moved, at| self.on_drained(at as usize, sink) | moved)
     }
 
     /// Handles so many completions, and those after them. Out of line, so that a poll that finds
@@ -94,7 +93,7 @@ impl VerbsTransport {
                 self.recv.repost();
             }
             if taken < BATCH {
-                self.destroy_drained();
+                moved |= self.endpoints.is_any_draining() && self.destroy_drained(sink);
                 break;
             }
             // Completions that are taken off the queue must be handled in this call.

@@ -51,6 +51,18 @@ impl VerbsTransport {
         }
     }
 
+    /// Ends a connection that the peer has left for attempt `epoch`. Returns whether the next one
+    /// can be made: what the peer wrote through the last one must be in memory before anything
+    /// arrives through the next. Otherwise the peer repeats its message.
+    pub(crate) fn is_last_connection_over(&mut self, at: usize, epoch: u32) -> bool {
+        if self.endpoints[at].conn.handshake.is_left_for(epoch) {
+            self.drain(at);
+            self.endpoints[at].conn.handshake.reset();
+            self.resume(at);
+        }
+        !self.endpoints.holds_writes(at)
+    }
+
     /// Takes the queue pair of an endpoint out of service. Frames that have arrived on it still
     /// count.
     pub(crate) fn drain(&mut self, at: usize) {
@@ -62,6 +74,7 @@ impl VerbsTransport {
         coalescer.disconnect(at);
         // `rdma_rxe` (Linux 6.1) takes receives one at a time and does not report the last.
         let has_receives = endpoint.tx.takes_receives && !adapter.port.is_emulated;
+        let may_write = endpoint.tx.takes_receives || endpoint.tx.qp.is_some();
         let qp = endpoints.detach(at, |slot| send.control.put(slot));
         if let Some(qp) = &qp {
             let _ = qp.modify(QpAttr { qp_state: state::ERR, ..QpAttr::default() }, mask::STATE);
@@ -70,7 +83,8 @@ impl VerbsTransport {
         let control = rings.disconnect(at, &mut endpoints[at].eager_rdma);
         match qp {
             Some(qp) => {
-                endpoints.drain(at, qp, *polls, has_receives && !adapter.is_gone, control);
+                let has_receives = has_receives && !adapter.is_gone;
+                endpoints.drain(at, qp, *polls, has_receives, control, may_write);
             }
             None => control.into_iter().for_each(|control| rings.put_control(control)),
         }

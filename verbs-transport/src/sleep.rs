@@ -24,8 +24,8 @@ impl VerbsTransport {
             self.progress_links();
         }
         self.repost_refused();
-        // The next poll destroys queue pairs that are no longer waited for.
-        if self.endpoints.next_drain_end().is_some_and(|end| end <= Instant::now()) {
+        // The next polls destroy queue pairs.
+        if self.endpoints.is_any_drained() {
             return None;
         }
         if self.completions.stashed > 0 || !self.reports.is_empty() || !self.credit.due.is_empty() {

@@ -1,10 +1,10 @@
 //! Storms on the stand-in device with every fault at random moments. A seed chooses devices,
-//! faults, settings and moments. `VERBENA_TEST_SEEDS=FIRST..END` runs others than the few that each
-//! test run has.
+//! faults, settings and moments. Each test run has the same few seeds, and others that follow from
+//! the time; `VERBENA_TEST_SEEDS=FIRST..END` runs these alone.
 
-use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use config::Rendezvous;
 use fabric::sim::Rng;
@@ -13,11 +13,16 @@ use tests::conformance::{Job, Weather, storm};
 use verbs_transport::{InProcessStore, Rails, Settings, VerbsTransport};
 
 use crate::faulty::Faulty;
-use crate::stand_in::{alone_by_seed, control, settings, transports};
+use crate::stand_in::{SEEDS_VARIABLE, alone_by_seed, control, settings, transports};
 
 const NAME: &str = "seeds::every_fault_at_random_moments";
-/// The seeds of each test run.
-const SEEDS: Range<u64> = 0..2;
+/// The first seeds, which each test run has.
+const FIRST_SEEDS: u64 = 6;
+/// Further seeds of a test run, and of how many.
+const MORE_SEEDS: u64 = 10;
+const ALL_SEEDS: u64 = 1000;
+/// Storms at the same time. They sleep most of it.
+const AT_ONCE: usize = 8;
 /// Moments of a storm at which something happens; then it may come to its end.
 const MOST_MOMENTS: usize = 40;
 /// Steps of a storm.
@@ -25,41 +30,56 @@ const STEPS: usize = 150;
 
 #[test]
 fn every_fault_at_random_moments() {
-    let seeds = std::env::var("VERBENA_TEST_SEEDS").ok().map_or(SEEDS, |text| {
+    let seeds = Mutex::new(seeds().into_iter());
+    let next = || seeds.lock().expect("no storm holds it").next();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(seed) = next() {
+                    storm_of(seed);
+                }
+            });
+        }
+    });
+}
+
+/// Returns the seeds of this run.
+fn seeds() -> Vec<u64> {
+    if let Ok(text) = std::env::var(SEEDS_VARIABLE) {
         let ends = text
             .split_once("..")
             .and_then(|(first, end)| Some(first.trim().parse().ok()?..end.trim().parse().ok()?));
-        ends.expect("VERBENA_TEST_SEEDS must be FIRST..END")
-    });
-    for seed in seeds {
-        let mut rng = Rng::new(seed);
-        let options = format!("seed={seed} {}", faults(&mut rng));
-        alone_by_seed(NAME, seed, &options, || {
-            let mut rng = Rng::new(seed ^ 1 << 40);
-            let several = rng.chance(250);
-            let settings = chosen(&mut rng);
-            println!("seed {seed}: {options}, several ports: {several}, {settings:?}");
-            let ranks = 2 + rng.below(4) as u32;
-            let moments: Vec<&str> = MOMENTS
-                .iter()
-                .copied()
-                .filter(|words| options.contains("ports=2") || !words.contains("=2"))
-                .collect();
-            let every = pick(&mut rng, &[0, 0, 40, 200]);
-            match several {
-                true => run(
-                    seed,
-                    wrapped(rails(ranks, &settings), every, interrupt_primary),
-                    &moments,
-                    rng,
-                ),
-                false => {
-                    let transports = transports(ranks, &settings);
-                    run(seed, wrapped(transports, every, VerbsTransport::interrupt), &moments, rng);
-                }
-            }
-        });
+        return ends.expect("VERBENA_TEST_SEEDS must be FIRST..END").collect();
     }
+    let minutes = SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs() / 60;
+    let more = (0..MORE_SEEDS).map(|at| (minutes * MORE_SEEDS + at) % ALL_SEEDS);
+    (0..FIRST_SEEDS).chain(more.filter(|&seed| seed >= FIRST_SEEDS)).collect()
+}
+
+fn storm_of(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let options = format!("seed={seed} {}", faults(&mut rng));
+    alone_by_seed(NAME, seed, &options, || {
+        let mut rng = Rng::new(seed ^ 1 << 40);
+        let several = rng.chance(250);
+        let settings = chosen(&mut rng);
+        println!("seed {seed}: {options}, several ports: {several}, {settings:?}");
+        let ranks = 2 + rng.below(4) as u32;
+        let moments: Vec<&str> = MOMENTS
+            .iter()
+            .copied()
+            .filter(|words| options.contains("ports=2") || !words.contains("=2"))
+            .collect();
+        let every = pick(&mut rng, &[0, 0, 40, 200]);
+        if several {
+            let rails = wrapped(rails(ranks, &settings), every, interrupt_primary);
+            run(seed, rails, &moments, rng);
+        } else {
+            let transports =
+                wrapped(transports(ranks, &settings), every, VerbsTransport::interrupt);
+            run(seed, transports, &moments, rng);
+        }
+    });
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -145,6 +165,8 @@ fn interrupt_primary(rails: &mut Rails, peer: Peer) {
 
 /// A storm during which ports go down and move, and faults change.
 fn run<T: HybridGet>(seed: u64, transports: Vec<T>, moments: &[&str], mut rng: Rng) {
+    // Some are striped where there are several ports.
+    let longest = pick(&mut rng, &[60_000, 600_000]);
     let mut job = Job::new("every fault", seed, transports);
     job.nap(Duration::from_millis(500));
     let is_over = AtomicBool::new(false);
@@ -159,7 +181,7 @@ fn run<T: HybridGet>(seed: u64, transports: Vec<T>, moments: &[&str], mut rng: R
             }
             moments.iter().filter(|what| what.starts_with("up=")).for_each(|what| control(what));
         });
-        storm(&mut job, &Weather { steps: STEPS, longest: 60_000, ..Weather::default() });
+        storm(&mut job, &Weather { steps: STEPS, longest, ..Weather::default() });
         is_over.store(true, Ordering::Relaxed);
     });
     job.end();

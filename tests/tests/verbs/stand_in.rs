@@ -14,6 +14,8 @@ use verbs_transport::{InProcessStore, Settings, VerbsTransport};
 use crate::faulty::Faulty;
 
 pub(crate) const SEED: u64 = 20_261_123;
+/// The variable with the seeds that a test runs, as `FIRST..END`.
+pub(crate) const SEEDS_VARIABLE: &str = "VERBENA_TEST_SEEDS";
 /// Longest time of a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(200);
 
@@ -38,6 +40,7 @@ pub(crate) fn alone_by_seed(name: &str, seed: u64, options: &str, body: impl FnO
     let mut child = Command::new(std::env::current_exe().expect("a path"))
         .args([name, "--exact", "--nocapture"])
         .env(NAME, value)
+        .env(SEEDS_VARIABLE, format!("{seed}..{}", seed + 1))
         .env(verbs_device::options::VARIABLE, options)
         .spawn()
         .expect("the test starts itself");

@@ -154,7 +154,9 @@ impl End {
                     self.take(flags, &payload, peer);
                 }
             }
-            Verdict::Early => self.link.rx.hold(packet.number, packet.flags, &packet.payload),
+            Verdict::Early => {
+                assert!(self.link.rx.hold(packet.number, packet.flags, &packet.payload));
+            }
             Verdict::Repeated => {}
             Verdict::Stale => return,
         }

@@ -10,7 +10,7 @@ use super::{WINDOW, is_after};
 /// What to do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is the next one: [`Receiver::take`] it.
+    /// It is the next one: [`Receiver::take`] it, or [`Receiver::hold`] it until it may be taken.
     Next,
     /// It is early: [`Receiver::hold`] it.
     Early,
@@ -68,9 +68,13 @@ impl Receiver {
         }
     }
 
-    /// Keeps an early packet.
-    pub(crate) fn hold(&mut self, number: u32, flags: u8, payload: &[u8]) {
-        self.held.push(Held { number, flags, payload: payload.into() });
+    /// Keeps a packet that is early, or next and must wait. Returns false if it was kept before.
+    pub(crate) fn hold(&mut self, number: u32, flags: u8, payload: &[u8]) -> bool {
+        let is_new = self.held.iter().all(|held| held.number != number);
+        if is_new {
+            self.held.push(Held { number, flags, payload: payload.into() });
+        }
+        is_new
     }
 
     /// Returns the next packet if it is held: flags and payload. [`Receiver::take`] it.

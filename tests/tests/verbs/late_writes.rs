@@ -1,0 +1,88 @@
+//! Writes that are acknowledged long before they are in memory, and whose connection ends before
+//! the frame that follows them.
+
+use std::time::Instant;
+
+use fabric::{
+    Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer, Transport,
+};
+use tests::bytes::{Bytes, Shape};
+use verbs_transport::{Settings, VerbsTransport};
+
+use crate::stand_in::{LIMIT, alone, settings, transports};
+
+/// Counts what arrives and what ends.
+#[derive(Default)]
+struct Counts {
+    frames: usize,
+    ended: usize,
+}
+
+impl Sink for Counts {
+    fn frame(&mut self, _: Peer, _: &Header, _: &(impl Body + ?Sized)) {
+        self.frames += 1;
+    }
+
+    fn transferred(&mut self, _: u64, outcome: Result<(), PeerFailed>) {
+        outcome.expect("the peer is there");
+        self.ended += 1;
+    }
+
+    fn peer_failed(&mut self, failure: PeerFailed) {
+        panic!("{failure}");
+    }
+}
+
+/// Two processes, of which the first writes and then sends a frame. The connection breaks in
+/// between; therefore the frame goes by datagram, or on the next connection.
+fn frames_after_breaks(settings: &Settings) {
+    const BYTES: usize = 64 << 10;
+    let ends: [VerbsTransport; 2] = transports(2, settings).try_into().ok().expect("two");
+    let [mut from, mut to] = ends;
+    let bytes = |fill| Bytes::new(Shape::Run, &vec![fill; BYTES]);
+    let target = bytes(0);
+    let memory = |of: &Bytes| of.buffer().memory().expect("one run");
+    let region = to.register(Peer(0), memory(&target), Rights::Put).expect("a region");
+    let (mut sent, mut received) = (Counts::default(), Counts::default());
+    let began = Instant::now();
+    for round in 1..=10 {
+        let source = bytes(round);
+        let (ended, frames) = (sent.ended, received.frames);
+        let mut poll = |from: &mut VerbsTransport| {
+            from.poll(&mut sent);
+            to.poll(&mut received);
+            assert!(began.elapsed() < LIMIT, "round {round} does not end");
+            (sent.ended > ended, received.frames > frames)
+        };
+        let what = OneSided::Put(memory(&source));
+        while from.one_sided(Peer(1), &region, 0, what, 1) != Ok(Transfer::Started) {
+            poll(&mut from);
+        }
+        while !poll(&mut from).0 {}
+        from.interrupt(Peer(1));
+        while from.post(Peer(1), &Header::new(Kind::Data), 0, |_| ()) != Ok(Post::Sent) {
+            poll(&mut from);
+        }
+        while !poll(&mut from).1 {}
+        let missing = target.read().iter().filter(|&&byte| byte != round).count();
+        assert_eq!(missing, 0, "round {round}: bytes that were not written before the frame");
+    }
+}
+
+#[test]
+fn frames_by_datagrams_wait_for_the_writes_before_them() {
+    let options = "place=500000 early=1";
+    alone("late_writes::frames_by_datagrams_wait_for_the_writes_before_them", options, || {
+        frames_after_breaks(&settings());
+    });
+}
+
+/// Here the message that ends the connection is lost at times, and the next connection is there
+/// before it is noticed.
+#[test]
+fn the_next_connection_waits_for_the_writes_of_the_last() {
+    let options = "place=500000 early=1 loss=100000";
+    alone("late_writes::the_next_connection_waits_for_the_writes_of_the_last", options, || {
+        frames_after_breaks(&Settings { ack_timeout: 8, connect_after: 0, ..settings() });
+    });
+}
