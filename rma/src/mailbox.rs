@@ -57,7 +57,7 @@ fn word_of(number: u64, state: u64) -> u64 {
 
 impl Mailbox {
     /// Bytes of a mailbox.
-    pub const BYTES: usize = 16 << 10;
+    pub const BYTES: usize = 32 << 10;
 
     /// Returns the mailbox in `memory`, which is zero at first and shared by all ranks of the
     /// window on this host. Panics if it is not [`Mailbox::BYTES`] long and aligned to 8 bytes.

@@ -13,7 +13,7 @@ use crate::window::Window;
 use crate::wire::Step;
 
 /// Most bytes of an access that waits: above, a system call costs less than two copies.
-const MAX_BYTES: usize = 4096;
+const MAX_BYTES: usize = 16 << 10;
 
 /// What became of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
  * for others, and pieces are shorter and longer than what waits for a synchronisation. */
 #include "check.h"
 
-enum { PART = 20000, ROUNDS = 60, PIECES = 150, LONGEST = 5000 };
+enum { PART = 50000, ROUNDS = 60, PIECES = 150, LONGEST = 18000 };
 
 static unsigned long state;
 

@@ -160,8 +160,10 @@ fn meet(comm: usize, request: &Request) -> Result<(usize, Members, Vec<Offer>)> 
 
 /// Returns where the records and the parts of this host's ranks lie.
 fn parts(members: &Members, request: &Request) -> Result<Parts> {
-    let mut bytes = (members.local.len() * record_bytes(request)) as u64;
-    bytes = bytes.next_multiple_of(PAGE);
+    let mut bytes = mailboxes_at(members, request) as u64;
+    if request.flavor == Flavor::Create {
+        bytes += (members.local.len() * Mailbox::BYTES) as u64;
+    }
     let is_noncontig = request.info.value("alloc_shared_noncontig")? == Some(b"true");
     let pads = request.flavor != Flavor::Shared || is_noncontig;
     let mut offsets = Vec::with_capacity(members.local.len());
@@ -175,10 +177,15 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
     Ok(Parts { offsets, bytes })
 }
 
-/// Returns the bytes that a window has for each rank beyond its memory.
+/// Returns where the records end, and the mailboxes begin where there are any: on pages of their
+/// own, which nothing takes before they are used.
+fn mailboxes_at(members: &Members, request: &Request) -> usize {
+    (members.local.len() * record_bytes(request)).next_multiple_of(PAGE as usize)
+}
+
+/// Returns the bytes of a record.
 fn record_bytes(request: &Request) -> usize {
     match request.flavor {
-        Flavor::Create => Control::BYTES + Mailbox::BYTES,
         Flavor::Dynamic => Control::BYTES + Attached::BYTES,
         _ => Control::BYTES,
     }
@@ -288,7 +295,8 @@ fn open(
                     remote.attached = Some(Attached::new(table));
                 }
                 if request.flavor == Flavor::Create {
-                    let mailbox = all.slice(record + Control::BYTES, Mailbox::BYTES);
+                    let at = mailboxes_at(members, request) + index * Mailbox::BYTES;
+                    let mailbox = all.slice(at, Mailbox::BYTES);
                     remote.mailbox = Some(Mailbox::new(mailbox));
                 }
                 remote.region = offers[rank as usize].region;

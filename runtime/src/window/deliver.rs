@@ -14,11 +14,13 @@ const ROUNDS: u32 = 12;
 const LOOKS: u32 = 16;
 
 impl Stack {
-    /// Delivers what waits for a target of the window in a slot. Errors are those of the next
-    /// synchronisation.
-    pub(super) fn deliver(&mut self, slot: u32) {
+    /// Delivers what waits for a target of the window in a slot; false if nothing does. Errors are
+    /// those of the next synchronisation.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn deliver(&mut self, slot: u32) -> bool {
         if !self.protocols.rma.has_deferred(slot) {
-            return;
+            return false;
         }
         let (rma, endpoint) = self.rma();
         if rma.offer(endpoint, slot) {
@@ -27,7 +29,7 @@ impl Stack {
         loop {
             let (rma, endpoint) = self.rma();
             if rma.conclude(endpoint, slot) {
-                return;
+                return true;
             }
             // The target is at it.
             self.progress_aside();

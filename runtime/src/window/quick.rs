@@ -19,7 +19,7 @@ impl Process {
 
 #[inline(always)]
 fn ask(handle: usize, work: impl FnOnce(&mut Engine, u32) -> bool) -> bool {
-    with(|p| match p.quick(handle) {
+    with(move |p| match p.quick(handle) {
         Some((stack, slot)) => work(&mut stack.protocols.rma, slot),
         None => false,
     })
@@ -28,7 +28,7 @@ fn ask(handle: usize, work: impl FnOnce(&mut Engine, u32) -> bool) -> bool {
 /// Runs `work` on a target whose memory this process maps, inside of an epoch that allows it.
 #[inline(always)]
 fn at_target(handle: usize, target: u32, work: impl FnOnce(&Recent) -> bool) -> bool {
-    with(|p| {
+    with(move |p| {
         let Some(core) = p.core.as_deref_mut() else { return false };
         let rma = &mut core.stack.protocols.rma;
         if !rma.recent().is(handle, target) && !remember(&p.tables, rma, handle, target) {
@@ -47,7 +47,7 @@ fn remember(tables: &Tables, rma: &mut Engine, handle: usize, target: u32) -> bo
 /// Copies into a target's memory.
 #[inline(always)]
 pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
-    let is_done = at_target(handle, target, |at| match at.reach(disp, from.len()) {
+    let is_done = at_target(handle, target, move |at| match at.reach(disp, from.len()) {
         Some(memory) => {
             memory.copy_from(from);
             true
@@ -60,7 +60,7 @@ pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
 /// Copies out of a target's memory.
 #[inline(always)]
 pub fn get(handle: usize, target: u32, disp: i64, into: UserBuf) -> bool {
-    let is_done = at_target(handle, target, |at| match at.reach(disp, into.len()) {
+    let is_done = at_target(handle, target, move |at| match at.reach(disp, into.len()) {
         Some(memory) => {
             into.copy_from(memory);
             true
@@ -73,7 +73,7 @@ pub fn get(handle: usize, target: u32, disp: i64, into: UserBuf) -> bool {
 /// Lets an access wait until a synchronisation.
 #[inline(never)]
 fn defer(handle: usize, target: u32, disp: i64, what: OneSided) -> bool {
-    with(|p| match p.quick(handle) {
+    with(move |p| match p.quick(handle) {
         Some((stack, slot)) => stack.defer(slot, target, disp, what),
         None => false,
     })
@@ -89,7 +89,7 @@ pub fn change(
     len: usize,
     old: Option<UserBuf>,
 ) -> bool {
-    at_target(handle, target, |at| at.change(disp, primitive, operand, len, old))
+    at_target(handle, target, move |at| at.change(disp, primitive, operand, len, old))
 }
 
 /// Changes some words of `size` bytes in a target's memory.
@@ -100,7 +100,7 @@ pub fn change_all(
     operands: UserBuf,
     size: usize,
 ) -> bool {
-    at_target(handle, target, |at| at.change_all(disp, primitive, operands, size))
+    at_target(handle, target, move |at| at.change_all(disp, primitive, operands, size))
 }
 
 /// Combines `len` bytes of adjacent elements in a target's memory.
@@ -112,7 +112,7 @@ pub fn combine(
     len: usize,
     old: Option<UserBuf>,
 ) -> bool {
-    ask(handle, |rma, slot| {
+    ask(handle, move |rma, slot| {
         let window = rma.at(slot);
         window.is_some_and(|window| window.combine_now(place, op, operands, len, old))
     })
@@ -126,40 +126,37 @@ pub fn swap(
     values: (UserBuf, UserBuf),
     old: UserBuf,
 ) -> bool {
-    at_target(handle, target, |at| at.swap(disp, values, old))
+    at_target(handle, target, move |at| at.swap(disp, values, old))
 }
 
 /// Completes all operations at a target.
 #[inline(always)]
 pub fn flush(handle: usize, target: u32) -> bool {
-    with(|p| {
+    with(move |p| {
         let Some(core) = p.core.as_deref_mut() else { return false };
         let rma = &mut core.stack.protocols.rma;
         if rma.recent().is(handle, target) {
             return rma.flush_recent(handle, target);
         }
         let Some((stack, slot)) = p.quick(handle) else { return false };
-        if stack.protocols.rma.flush_now(slot, target) {
-            return true;
-        }
-        stack.deliver(slot);
         stack.protocols.rma.flush_now(slot, target)
+            || stack.deliver(slot) && stack.protocols.rma.flush_now(slot, target)
     })
 }
 
 /// Completes all operations at all targets.
 #[inline(always)]
 pub fn flush_all(handle: usize) -> bool {
-    with(|p| {
+    with(move |p| {
         let Some((stack, slot)) = p.quick(handle) else { return false };
-        stack.deliver(slot);
         stack.protocols.rma.flush_all_now(slot)
+            || stack.deliver(slot) && stack.protocols.rma.flush_all_now(slot)
     })
 }
 
 /// Takes the shared locks of all targets.
 pub fn lock_all(handle: usize) -> bool {
-    with(|p| {
+    with(move |p| {
         let Some((stack, slot)) = p.quick(handle) else { return false };
         let is_taken = stack.protocols.rma.lock_all_now(slot);
         if !is_taken {
@@ -172,13 +169,13 @@ pub fn lock_all(handle: usize) -> bool {
 /// Takes the lock of a target.
 #[inline(always)]
 pub fn lock(handle: usize, target: u32, exclusive: bool) -> bool {
-    ask(handle, |rma, slot| rma.lock_now(slot, target, exclusive))
+    ask(handle, move |rma, slot| rma.lock_now(slot, target, exclusive))
 }
 
 /// Returns the lock of a target.
 #[inline(always)]
 pub fn unlock(handle: usize, target: u32) -> bool {
-    unlock_by(handle, |rma, slot| rma.unlock_now(slot, target))
+    unlock_by(handle, move |rma, slot| rma.unlock_now(slot, target))
 }
 
 /// Returns the locks of all targets.
@@ -187,11 +184,14 @@ pub fn unlock_all(handle: usize) -> bool {
 }
 
 #[inline(always)]
-fn unlock_by(handle: usize, work: impl FnOnce(&mut Engine, u32) -> Unlocked) -> bool {
-    with(|p| {
+fn unlock_by(handle: usize, work: impl Fn(&mut Engine, u32) -> Unlocked) -> bool {
+    with(move |p| {
         let Some((stack, slot)) = p.quick(handle) else { return false };
-        stack.deliver(slot);
-        match work(&mut stack.protocols.rma, slot) {
+        let mut unlocked = work(&mut stack.protocols.rma, slot);
+        if unlocked == Unlocked::Refused && stack.deliver(slot) {
+            unlocked = work(&mut stack.protocols.rma, slot);
+        }
+        match unlocked {
             Unlocked::Refused => false,
             Unlocked::Quietly => true,
             Unlocked::WithWaiters => {
