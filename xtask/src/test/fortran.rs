@@ -28,7 +28,7 @@ const EVERY: [&str; 3] = ["every_mpif", "every_mpi", "every_f08"];
 const WITH_FLANG: [&str; 3] = ["ring_mpif", "objects_mpi", "sections_f08"];
 
 /// Programs that do not run over hosts: files, which the hosts do not share, and much memory.
-const ONE_HOST: [&str; 2] = ["files_f08", "large_counts_f08"];
+const ONE_HOST: [&str; 3] = ["files_f08", "large_counts_f08", "section_shapes_f08"];
 
 /// Numbers of ranks.
 const RANKS: [u32; 5] = [1, 2, 3, 4, 7];
