@@ -215,13 +215,13 @@ impl Shown {
 /// Draws views of which no two show the same byte: a tile is dealt to the members in blocks.
 fn draw_views(rng: &mut fastrand::Rng, size: usize) -> Vec<Shown> {
     // Aggregators copy short blocks, and name long ones to the system.
-    let scale = if rng.u8(0..3) == 0 { 30 } else { 1 };
-    let tile = rng.i64(1..200) * size as i64 * scale;
+    let unit = if rng.u8(0..3) == 0 { 29 } else { 1 };
+    let tile = rng.i64(1..200) * size as i64;
     let disp = rng.i64(0..300);
     let mut owned = vec![Vec::new(); size];
     let mut at = 0;
     while at < tile {
-        let len = rng.i64(1..=tile.min(40 * scale)).min(tile - at);
+        let len = rng.i64(1..=tile.min(40)).min(tile - at);
         // Some blocks belong to no rank.
         if let Some(bytes) = owned.get_mut(rng.usize(0..=size)) {
             bytes.push((at, len));
@@ -233,7 +233,10 @@ fn draw_views(rng: &mut fastrand::Rng, size: usize) -> Vec<Shown> {
             blocks.push((tile + rank as i64, 1));
         }
     }
-    let extent = tile + size as i64;
+    for (at, len) in owned.iter_mut().flatten() {
+        (*at, *len) = (*at * unit, *len * unit);
+    }
+    let extent = (tile + size as i64) * unit;
     let make = |blocks: Vec<(i64, i64)>| {
         let (disps, lengths): (Vec<i64>, Vec<i64>) = blocks.iter().copied().unzip();
         let list = Datatype::hindexed(Int, &lengths, &disps, Datatype::byte()).unwrap();
