@@ -50,7 +50,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, pieces: &[Piece]) {
     for piece in pieces {
         put(out, piece.at - end);
         put(out, piece.len);
-        end = piece.at + piece.len;
+        end = piece.end();
     }
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn union(mut pieces: Vec<Piece>) -> Vec<Piece> {
     let mut merged: Vec<Piece> = Vec::new();
     for piece in pieces {
         match merged.last_mut() {
-            Some(last) if piece.at <= last.at + last.len => {
-                last.len = last.len.max(piece.at + piece.len - last.at);
+            Some(last) if piece.at <= last.end() => {
+                last.len = last.len.max(piece.end() - last.at);
             }
             _ => merged.push(piece),
         }

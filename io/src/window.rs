@@ -60,7 +60,7 @@ impl Window {
         let first = parts.iter().filter_map(|(list, _)| list.first());
         let Some(base) = first.map(|piece| piece.at).min() else { return Ok(()) };
         let last = parts.iter().filter_map(|(list, _)| list.last());
-        let end = last.map(|piece| piece.at + piece.len).max().unwrap_or(base);
+        let end = last.map(|piece| piece.end()).max().unwrap_or(base);
         let _thread =
             self.locks.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         let _lock = match &self.locks {
@@ -193,7 +193,7 @@ impl Window {
         let mut answers = Messages::none(self.size);
         let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(answers) };
         let base = first.at;
-        let mut staging = Staging::new(last.at + last.len - base)?;
+        let mut staging = Staging::new(last.end() - base)?;
         let got = staging.lend(|memory| self.read_pieces(from, base, &all, memory))?;
         for (list, length) in lists.iter().zip(&mut answers.lengths) {
             let before = answers.bytes.len();
@@ -215,7 +215,7 @@ impl Window {
             let mut end = at + len;
             next += 1;
             while let Some(piece) = all.get(next).filter(|piece| piece.at - end < MAX_HOLE) {
-                end = piece.at + piece.len;
+                end = piece.end();
                 next += 1;
             }
             let part = memory.slice((at - base) as usize, (end - at) as usize);

@@ -15,7 +15,7 @@ use crate::combine::{Operands, combine};
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::epoch::Hold;
-use crate::recent::Recent;
+use crate::recent::{Recent, part_of};
 use crate::window::{LockBy, Remote, Window};
 
 /// Calls that synchronise at once between two that make progress.
@@ -210,12 +210,10 @@ impl Window {
     /// Returns `len` bytes of a target at `disp` of its units, if this process maps them and an
     /// epoch allows to access them.
     #[inline(always)]
-    pub fn reach(&self, target: u32, disp: i64, len: usize) -> Option<UserBuf> {
+    fn reach(&self, target: u32, disp: i64, len: usize) -> Option<UserBuf> {
         let remote = self.remotes.get(target as usize)?;
-        let memory = remote.direct?;
-        let begin = usize::try_from(disp).ok()?.checked_mul(remote.unit as usize)?;
-        let is_inside = begin <= memory.len() && len <= memory.len() - begin;
-        (is_inside && self.epochs.reach().accesses(target)).then(|| memory.slice(begin, len))
+        let part = part_of(remote.direct?, remote.unit as usize, disp, len)?;
+        self.epochs.reach().accesses(target).then_some(part)
     }
 
     /// Returns whether this process maps the memory of a rank, if there is such a rank.

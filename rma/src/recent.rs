@@ -36,6 +36,14 @@ enum Words {
     Announced(Control, Control),
 }
 
+/// Returns `len` bytes at `disp` units of a rank's memory, if they are inside of it.
+#[inline(always)]
+pub(crate) fn part_of(memory: UserBuf, unit: usize, disp: i64, len: usize) -> Option<UserBuf> {
+    let begin = usize::try_from(disp).ok()?.checked_mul(unit)?;
+    let is_inside = begin <= memory.len() && len <= memory.len() - begin;
+    is_inside.then(|| memory.slice(begin, len))
+}
+
 impl Recent {
     /// No target.
     pub(crate) const NONE: Recent = Recent {
@@ -83,9 +91,7 @@ impl Recent {
     /// Returns `len` bytes at `disp` units of the target's memory.
     #[inline(always)]
     pub fn reach(&self, disp: i64, len: usize) -> Option<UserBuf> {
-        let begin = usize::try_from(disp).ok()?.checked_mul(self.unit)?;
-        let is_inside = begin <= self.memory.len() && len <= self.memory.len() - begin;
-        is_inside.then(|| self.memory.slice(begin, len))
+        part_of(self.memory, self.unit, disp, len)
     }
 
     /// Changes a word of 4 or 8 bytes; `old` gets what it was. False if another path has to.

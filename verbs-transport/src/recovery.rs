@@ -23,6 +23,11 @@ impl VerbsTransport {
     /// Closes a connection: one that is evicted, or that the peer has closed.
     pub(crate) fn close(&mut self, at: usize) {
         self.send_msg(at, Kind::Disconnect);
+        self.leave(at);
+    }
+
+    /// Ends a connection that the peer has left.
+    fn leave(&mut self, at: usize) {
         self.drain(at);
         self.endpoints[at].conn.handshake.reset();
         self.resume(at);
@@ -56,9 +61,7 @@ impl VerbsTransport {
     /// arrives through the next. Otherwise the peer repeats its message.
     pub(crate) fn is_last_connection_over(&mut self, at: usize, epoch: u32) -> bool {
         if self.endpoints[at].conn.handshake.is_left_for(epoch) {
-            self.drain(at);
-            self.endpoints[at].conn.handshake.reset();
-            self.resume(at);
+            self.leave(at);
         }
         !self.endpoints.holds_writes(at)
     }

@@ -4,7 +4,6 @@
 //! ranks share a segment, and nothing is under way, a fence is one entry of the process lock and
 //! one round of flags.
 
-use collectives::Plan;
 use collectives::operation::Operation;
 use fabric::CollectiveKind;
 use objects::Result;
@@ -67,18 +66,13 @@ fn flush(handle: usize, first: bool) -> Result<Result<()>> {
 
 /// Begins the barrier of a window's ranks.
 fn begin_barrier(p: &mut Process, handle: usize, fast_path: FastPath) -> Result<Started> {
-    if p.win(handle)?.barrier.is_none() {
-        let plan = plan_barrier(p, p.win(handle)?.comm)?;
-        p.win_mut(handle)?.barrier = Some(plan);
-    }
     let win = p.win(handle)?;
     let comm = p.comm(win.comm)?;
-    match &win.barrier {
-        Some(plan) => Ok(collective::begin_plan(fast_path, plan, comm)),
-        None => Ok(Started::Planned(plan_barrier(p, win.comm)?)),
+    if let Some(plan) = &win.barrier {
+        return Ok(collective::begin_plan(fast_path, plan, comm));
     }
-}
-
-fn plan_barrier(p: &Process, comm: usize) -> Result<Plan> {
-    Ok(p.plan(p.comm(comm)?, &Operation::Barrier)?.of_kind(CollectiveKind::Internal))
+    let plan = p.plan(comm, &Operation::Barrier)?.of_kind(CollectiveKind::Internal);
+    let started = collective::begin_plan(fast_path, &plan, comm);
+    p.win_mut(handle)?.barrier = Some(plan);
+    Ok(started)
 }

@@ -47,12 +47,8 @@ fn remember(tables: &Tables, rma: &mut Engine, handle: usize, target: u32) -> bo
 /// Copies into a target's memory.
 #[inline(always)]
 pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
-    let is_done = at_target(handle, target, move |at| match at.reach(disp, from.len()) {
-        Some(memory) => {
-            memory.copy_from(from);
-            true
-        }
-        None => false,
+    let is_done = at_target(handle, target, move |at| {
+        at.reach(disp, from.len()).map(|memory| memory.copy_from(from)).is_some()
     });
     is_done || defer(handle, target, disp, OneSided::Put(from))
 }
@@ -60,12 +56,8 @@ pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
 /// Copies out of a target's memory.
 #[inline(always)]
 pub fn get(handle: usize, target: u32, disp: i64, into: UserBuf) -> bool {
-    let is_done = at_target(handle, target, move |at| match at.reach(disp, into.len()) {
-        Some(memory) => {
-            into.copy_from(memory);
-            true
-        }
-        None => false,
+    let is_done = at_target(handle, target, move |at| {
+        at.reach(disp, into.len()).map(|memory| into.copy_from(memory)).is_some()
     });
     is_done || defer(handle, target, disp, OneSided::Get(into))
 }

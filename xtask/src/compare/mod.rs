@@ -34,7 +34,7 @@ use crate::install;
 use crate::project::Project;
 use crate::steps::Steps;
 pub(crate) use guests::{Options as GuestOptions, compare as compare_guests};
-pub(crate) use library::compile;
+pub(crate) use library::{MPICH_THROTTLE, compile};
 
 use figures::{Figure, ON_A_HOST, OVER_TCP, Placement, Reading, Table};
 use interference::OthersCpuUse;

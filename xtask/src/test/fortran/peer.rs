@@ -9,11 +9,8 @@ use anyhow::{Result, ensure};
 
 use super::{Check, Fortran, LIMIT, stem};
 use crate::command::{capture, quietly};
-use crate::steps::say;
+use crate::compare::MPICH_THROTTLE;
 use crate::test::Options;
-
-/// Programs that another MPI does not run, with the reason.
-const DIFFERENT: [(&str, &str); 0] = [];
 
 /// Prints the library that a program runs on.
 const VERSION: &str = "use mpi_f08
@@ -52,10 +49,6 @@ impl Peer {
             vec![("library (another MPI)".to_owned(), Box::new(|| self.is_used(at)))];
         for (source, ranks) in at.programs()? {
             let name = stem(&source);
-            if let Some((_, reason)) = DIFFERENT.iter().find(|(different, _)| *different == name) {
-                say!("  skipped: {name} on another MPI: {reason}");
-                continue;
-            }
             let check = move || self.prints_the_same(at, &source, ranks);
             checks.push((format!("{name} (another MPI)"), Box::new(check)));
         }
@@ -89,9 +82,7 @@ impl Peer {
         let mut mpiexec = Command::new(&self.mpiexec);
         mpiexec.args(["-n", &ranks.to_string()]).arg(program).current_dir(&at.built);
         mpiexec.env("LD_LIBRARY_PATH", &self.library);
-        // MPICH's advice for more ranks than cores.
-        mpiexec.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
-        mpiexec.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "50");
+        mpiexec.envs(MPICH_THROTTLE);
         mpiexec
     }
 }
