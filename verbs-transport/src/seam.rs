@@ -5,6 +5,7 @@ use fabric::{
     Transfer, Transport, UserBuf, WaitOn,
 };
 
+use crate::endpoint::connection::MAX_BREAKS;
 use crate::transport::VerbsTransport;
 
 impl HybridGet for VerbsTransport {}
@@ -84,9 +85,14 @@ impl Transport for VerbsTransport {
 
 /// Faults for tests.
 impl VerbsTransport {
-    /// Breaks the connection to a peer, if there is one, as a fault of the device would.
+    /// Breaks the connection to a peer, if there is one, as a fault of the device would. Breaks in
+    /// a row, by which a peer is given up, are left to the device from half of [`MAX_BREAKS`] on.
     pub fn interrupt(&mut self, peer: Peer) {
-        if let Some(at) = self.endpoints.find(peer).filter(|&at| self.endpoints[at].is_ready()) {
+        let may_break = |&at: &usize| {
+            let endpoint = &self.endpoints[at];
+            endpoint.is_ready() && endpoint.conn.breaks < MAX_BREAKS / 2
+        };
+        if let Some(at) = self.endpoints.find(peer).filter(may_break) {
             self.endpoints.interruptions += 1;
             self.break_connection(at, "a test has broken it");
         }
