@@ -57,7 +57,7 @@ impl VerbsTransport {
         fill: impl FnOnce(&mut Slot),
     ) {
         let bytes = FRAME_HEADER + len;
-        let is_written = slot & LONG == 0 && self.may_write(at);
+        let is_written = slot & LONG == 0 && self.may_write(at) && !self.endpoints[at].tx.must_send;
         let (all, memory) = match slot & LONG {
             0 => self.send.short.bytes_and_sge(slot, wire::slot_len(bytes)),
             _ => self.send.long.bytes_and_sge(slot & !LONG, SLOT_HEADER + bytes),
@@ -85,7 +85,10 @@ impl VerbsTransport {
                 let (addr, rkey) = endpoint.eager_rdma.tx.slot(seq);
                 (memory, Destination::write(addr, rkey))
             }
-            false => (without_slot_header(memory, bytes as u32), Destination::RECEIVE),
+            false => {
+                endpoint.tx.must_send = false;
+                (without_slot_header(memory, bytes as u32), Destination::RECEIVE)
+            }
         };
         if endpoint.tx.submit(memory, to, Signal::NONE).is_err() {
             self.on_refused(at);

@@ -16,6 +16,7 @@ impl VerbsTransport {
             if endpoint.tx.submit(piece.memory, piece.to, signal).is_err() {
                 return self.break_connection(at, "the device refused an RMA request");
             }
+            endpoint.tx.must_send |= piece.is_write;
         }
     }
 

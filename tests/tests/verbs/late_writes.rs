@@ -1,5 +1,5 @@
-//! Writes that are acknowledged long before they are in memory, and whose connection ends before
-//! the frame that follows them.
+//! Writes that are acknowledged long before they are in memory, and the frames that follow them:
+//! on the same connection, or after it has ended.
 
 use std::time::Instant;
 
@@ -33,9 +33,9 @@ impl Sink for Counts {
     }
 }
 
-/// Two processes, of which the first writes and then sends a frame. The connection breaks in
-/// between; therefore the frame goes by datagram, or on the next connection.
-fn frames_after_breaks(settings: &Settings) {
+/// Two processes, of which the first writes and then sends two frames. `between` happens before
+/// these. Returns the number of frames that went by eager RDMA.
+fn frames_after_writes(settings: &Settings, between: fn(&mut VerbsTransport)) -> u64 {
     const BYTES: usize = 64 << 10;
     let ends: [VerbsTransport; 2] = transports(2, settings).try_into().ok().expect("two");
     let [mut from, mut to] = ends;
@@ -59,14 +59,39 @@ fn frames_after_breaks(settings: &Settings) {
             poll(&mut from);
         }
         while !poll(&mut from).0 {}
-        from.interrupt(Peer(1));
-        while from.post(Peer(1), &Header::new(Kind::Data), 0, |_| ()) != Ok(Post::Sent) {
-            poll(&mut from);
+        between(&mut from);
+        for _ in 0..2 {
+            while from.post(Peer(1), &Header::new(Kind::Data), 0, |_| ()) != Ok(Post::Sent) {
+                poll(&mut from);
+            }
         }
         while !poll(&mut from).1 {}
         let missing = target.read().iter().filter(|&&byte| byte != round).count();
         assert_eq!(missing, 0, "round {round}: bytes that were not written before the frame");
+        while received.frames < frames + 2 {
+            from.poll(&mut sent);
+            to.poll(&mut received);
+            assert!(began.elapsed() < LIMIT, "round {round} does not end");
+        }
     }
+    from.frames_written()
+}
+
+/// The connection breaks after a write; therefore the frames go by datagrams, or on the next
+/// connection.
+fn frames_after_breaks(settings: &Settings) {
+    frames_after_writes(settings, |from| from.interrupt(Peer(1)));
+}
+
+/// A frame that is written itself may be in memory before what was written before it.
+#[test]
+fn frames_by_eager_rdma_wait_for_the_writes_before_them() {
+    let options = "place=50000 early=1";
+    alone("late_writes::frames_by_eager_rdma_wait_for_the_writes_before_them", options, || {
+        let settings = Settings { eager_rdma_threshold: 0, ..settings() };
+        let written = frames_after_writes(&settings, |_| ());
+        assert!(written > 0, "no frame goes by eager RDMA");
+    });
 }
 
 #[test]

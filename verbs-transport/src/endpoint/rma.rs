@@ -57,6 +57,8 @@ pub(crate) struct RmaQueue {
 pub(crate) struct Piece {
     pub(crate) memory: Sge,
     pub(crate) to: Destination,
+    /// It writes data of the peer.
+    pub(crate) is_write: bool,
 }
 
 /// The meaning of the completion of a piece.
@@ -146,6 +148,6 @@ impl RmaOp {
             OneSided::Put(_) => Destination::write(addr, rkey),
             OneSided::Atomic(what, _) => Destination::atomic(addr, rkey, what),
         };
-        Piece { memory, to }
+        Piece { memory, to, is_write: !self.is_answered() }
     }
 }

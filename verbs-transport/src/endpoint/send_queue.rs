@@ -45,6 +45,10 @@ pub(crate) struct SendQueue {
     pub(crate) used: u32,
     /// Requests after the last signaled one.
     pub(crate) unsignaled: u32,
+    /// Data was written after the last SEND; therefore the next frame must be one. A device may
+    /// acknowledge a write before it is in memory, and place a later write first. A later SEND's
+    /// receive completes only after it.
+    pub(crate) must_send: bool,
     pub(crate) signaled: VecDeque<Signal>,
 }
 
@@ -110,7 +114,8 @@ impl SendQueue {
     /// Takes the queue pair out; `free` gets the slots of control messages under way.
     pub(crate) fn disconnect(&mut self, free: impl FnMut(u32)) -> Option<Qp> {
         self.signaled.drain(..).filter_map(|signal| signal.slot).for_each(free);
-        (self.used, self.unsignaled, self.takes_receives) = (0, 0, false);
+        (self.used, self.unsignaled) = (0, 0);
+        (self.takes_receives, self.must_send) = (false, false);
         self.qp.take().or_else(|| self.connecting.take())
     }
 }
