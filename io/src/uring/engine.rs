@@ -203,6 +203,7 @@ impl Flight {
     fn rest(&self) -> Operation {
         let Transfer { direction, fd, cached_fd, memory, offset, .. } = self.transfer;
         let len = (memory.len() - self.done).min(MAX_OPERATION_BYTES);
+        // Of long transfers only those that were refused past the cache are copied.
         let is_copied = cached_fd.is_none();
         let by_kernel_thread = self.was_refused || is_copied && len > MAX_INLINE_BYTES;
         let (memory, offset) = (memory.slice(self.done, len), offset + self.done as i64);
@@ -358,13 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn long_copies_are_left_to_threads_of_the_kernel() {
-        let mut bench = bench(4, &[]);
-        bench.start(Direction::Read, MAX_INLINE_BYTES, None);
-        bench.start(Direction::Read, MAX_INLINE_BYTES + 1, None);
+    fn a_long_copy_that_should_have_been_direct_is_left_to_a_thread_of_the_kernel() {
+        let all = MAX_INLINE_BYTES as i32;
+        let mut bench = bench(4, &[-libc::EINVAL, all, -libc::EINVAL]);
+        bench.start(Direction::Read, MAX_INLINE_BYTES, Some(9));
         bench.start(Direction::Read, MAX_INLINE_BYTES + 1, Some(9));
-        let by_thread: Vec<bool> = bench.operations().iter().map(|one| one.3).collect();
-        assert_eq!(by_thread, [false, true, false]);
+        let calls: Vec<_> = bench.operations().iter().map(|one| (one.0, one.3)).collect();
+        assert_eq!(calls, [(7, false), (9, false), (7, false), (9, true)]);
     }
 
     #[test]

@@ -90,6 +90,9 @@ pub(crate) fn describe() -> String {
     match (IS_WANTED.load(Ordering::Relaxed), RINGS.get()) {
         (false, _) => "by threads: io.uring is off".to_owned(),
         (true, Some(Err(why))) => format!("by threads: the kernel refuses io_uring ({why})"),
-        (true, _) => "up to 64 KiB by io_uring, longer ones by threads".to_owned(),
+        (true, _) => {
+            let most = MAX_INLINE_BYTES >> 10;
+            format!("up to {most} KiB by io_uring, longer ones by threads")
+        }
     }
 }
