@@ -111,6 +111,7 @@ fn messages<T: DeserializeOwned>(mut decoder: Decoder, bytes: &[u8]) -> Vec<T> {
 pub fn wireup(bytes: &[u8]) -> bool {
     let accepted = [
         fuzzing::wireup_msg(bytes),
+        fuzzing::notice(bytes),
         fuzzing::address(bytes),
         fuzzing::message(bytes) > 0,
         fuzzing::packet(bytes),

@@ -241,7 +241,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             let mut message = [0; 108];
             message[..8].copy_from_slice(b"vrb\x03\x01\0\0\0");
             let coalesced = [&[0; 12][..], &[3, 0, 0, 0, 1, 2, 3]].concat();
-            vec![message.to_vec(), vec![5; 22], vec![0; 24], coalesced, vec![1; 64]]
+            let notice = b"vrb\x04\x01\0\0\0\x03\0\0\0\x09\0\0\0it is gone".to_vec();
+            vec![message.to_vec(), vec![5; 22], vec![0; 24], coalesced, vec![1; 64], notice]
         }
         "tcp" => {
             let record = |kind: u8, body: &[u8]| {

@@ -3,6 +3,8 @@
 
 #[path = "verbs/faulty.rs"]
 mod faulty;
+#[path = "verbs/given_up.rs"]
+mod given_up;
 #[path = "verbs/late_writes.rs"]
 mod late_writes;
 #[path = "verbs/many_peers.rs"]

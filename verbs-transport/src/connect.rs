@@ -95,8 +95,11 @@ impl VerbsTransport {
     /// Takes the next step of a pending endpoint, which stays pending until it needs none.
     fn progress_pending(&mut self, at: usize, now: Instant) {
         let endpoint = &self.endpoints[at];
+        if endpoint.failed.is_some() {
+            return self.repeat_notice(at, now);
+        }
         let (has_addr, is_due) = (endpoint.conn.addr.is_some(), now >= endpoint.conn.retry_at);
-        if endpoint.failed.is_none() && self.is_overdue(&endpoint.conn, now) {
+        if self.is_overdue(&endpoint.conn, now) {
             return self.give_up_reconnecting(at);
         }
         if endpoint.conn.is_connecting() {
@@ -189,7 +192,7 @@ impl VerbsTransport {
         }
         let endpoint = &mut self.endpoints[at];
         if endpoint.failed.is_some() {
-            return;
+            return self.answer_failed(at);
         }
         endpoint.conn.set_addr(addr);
         match message.kind {

@@ -15,6 +15,7 @@ use crate::datagram::receiver::{Joined, Verdict};
 use crate::datagram::sender::{Backlog, Part};
 use crate::frame::max_message;
 use crate::ibv::Wc;
+use crate::notice::NoticeMsg;
 use crate::recv::Message;
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Address, WireupMsg};
@@ -51,13 +52,17 @@ impl VerbsTransport {
     }
 
     fn make_link(&mut self, at: usize) {
-        let me = self.endpoints.me().0;
-        let endpoint = &mut self.endpoints[at];
-        if endpoint.link.is_none() {
-            let token = packet::token(&self.wireup.secret, me, endpoint.peer.0);
+        if self.endpoints[at].link.is_none() {
+            let token = self.token(at);
             let mtu = mtu_bytes(SAFE_MTU.min(self.adapter.port.attr.active_mtu as u8));
-            endpoint.link = Some(Box::new(Link::new(token, mtu, self.datagrams.now())));
+            let link = Link::new(token, mtu, self.datagrams.now());
+            self.endpoints[at].link = Some(Box::new(link));
         }
+    }
+
+    /// Returns the token of the packets between this process and the peer of endpoint `at`.
+    fn token(&self, at: usize) -> u64 {
+        packet::token(&self.wireup.secret, self.endpoints.me().0, self.endpoints[at].peer.0)
     }
 
     /// Sends the message that was posted last by datagrams, as far as the windows permit.
@@ -242,6 +247,8 @@ impl VerbsTransport {
             moved = self.on_packet(&packet, message, completion.src_qp, sink);
         } else if let Some(message) = WireupMsg::decode(bytes, &self.wireup.secret) {
             self.on_msg(&message, completion.src_qp);
+        } else if let Some(notice) = NoticeMsg::decode(bytes, &self.wireup.secret) {
+            self.on_notice(&notice);
         }
         self.wireup.ud.put(slot);
         moved
@@ -257,6 +264,9 @@ impl VerbsTransport {
     ) -> bool {
         let Ok(at) = self.endpoints.get_or_create(Peer(packet.from)) else { return false };
         if self.endpoints[at].failed.is_some() {
+            if self.token(at) == packet.token {
+                self.answer_failed(at);
+            }
             return false;
         }
         self.make_link(at);

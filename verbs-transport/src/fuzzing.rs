@@ -6,6 +6,7 @@
 use crate::datagram::packet::Packet;
 use crate::eager_rdma::wire::{RingDescriptor, SLOT_BYTES, decode_slot};
 use crate::frame::{Prefix, decode_coalesced, is_coalesced};
+use crate::notice::NoticeMsg;
 use crate::wireup_msg::{Address, WireupMsg};
 
 /// Decodes a wire-up message, with the proof that the secret gives for `bytes`, so that the
@@ -21,6 +22,16 @@ pub fn wireup_msg(bytes: &[u8]) -> bool {
     message.map(|message| decode(&message.encode(&SECRET)) == Some(message)).inspect(|&same| {
         assert!(same, "a wire-up message changes when it is encoded again");
     }) == Some(true)
+}
+
+/// Decodes a notice, with the proof that the secret gives for `bytes`. Returns whether it was
+/// accepted.
+pub fn notice(bytes: &[u8]) -> bool {
+    const SECRET: [u8; 32] = [7; 32];
+    let proven = [bytes, blake3::keyed_hash(&SECRET, bytes).as_bytes()].concat();
+    let notice = NoticeMsg::decode(&proven, &SECRET);
+    assert!(notice.as_ref().is_none_or(|notice| notice.encode(&SECRET) == proven));
+    notice.is_some()
 }
 
 /// Decodes a packet of the datagram path. Returns whether it was accepted.
@@ -94,6 +105,7 @@ mod tests {
             seq: u32,
         ) {
             wireup_msg(&bytes);
+            notice(&bytes);
             address(&bytes);
             message(&bytes);
             eager_rdma_slot(&bytes, seq);

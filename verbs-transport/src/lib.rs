@@ -37,6 +37,7 @@ pub mod ibv;
 mod limits;
 mod locality;
 mod memory;
+mod notice;
 mod one_sided;
 mod open;
 mod own_atomics;

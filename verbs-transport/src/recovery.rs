@@ -122,9 +122,19 @@ impl VerbsTransport {
         self.acknowledge_soon(at);
     }
 
-    /// Gives a peer up.
+    /// Gives a peer up, and tells it.
     #[cold]
     pub(crate) fn fail(&mut self, at: usize, why: String) {
+        let had_failed = self.endpoints[at].failed.is_some();
+        self.fail_silently(at, why);
+        if !had_failed {
+            self.begin_notice(at);
+        }
+    }
+
+    /// Gives a peer up that knows it, or is given up for this transport alone.
+    #[cold]
+    pub(crate) fn fail_silently(&mut self, at: usize, why: String) {
         self.drain(at);
         let Self { endpoints, send, reports, datagrams, .. } = self;
         endpoints.abandon(at);

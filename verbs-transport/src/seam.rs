@@ -13,7 +13,7 @@ impl HybridGet for VerbsTransport {}
 impl GiveUp for VerbsTransport {
     fn give_up(&mut self, peer: Peer, why: &str) {
         if let Ok(at) = self.endpoints.get_or_create(peer) {
-            self.fail(at, why.to_owned());
+            self.fail_silently(at, why.to_owned());
         }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     /// Refusals of the peer to connect in a row, and until when it is not asked again.
     pub(crate) refusals: u32,
     pub(crate) not_before: Instant,
+    /// Until when the peer, which was given up, is told so; `None`: it is not told.
+    pub(crate) notice_until: Option<Instant>,
 }
 
 impl Connection {
@@ -67,6 +69,7 @@ impl Connection {
             is_wanted: false,
             refusals: 0,
             not_before: now,
+            notice_until: None,
         }
     }
 
