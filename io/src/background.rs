@@ -11,6 +11,7 @@ use crate::access::Direction;
 use crate::datarep::UserData;
 use crate::file::File;
 use crate::pending::{Outcome, Pending};
+use crate::range_locks::Locking;
 use crate::statistics::Access;
 use crate::uring::{self, Transfer};
 use crate::view::View;
@@ -51,7 +52,7 @@ impl File {
     fn one_run(&self, (view, packed, data): &Wanted, direction: Direction) -> Option<Run> {
         let memory = data.buffer.memory().filter(|memory| !memory.is_empty())?;
         let offset = view.contiguous_at(*packed)?;
-        let is_plain = view.datarep.is_native() && !self.is_locked(direction);
+        let is_plain = view.datarep.is_native() && self.locking(direction) == Locking::Nothing;
         is_plain.then_some(Run { direction, memory, offset })
     }
 

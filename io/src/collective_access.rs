@@ -258,7 +258,7 @@ impl File {
         domains: Domains,
         hints: &Hints,
     ) -> Result<Outcome> {
-        let locks = (hints.ds_write == Switch::Enable).then(|| self.locked_access.clone());
+        let locks = (hints.ds_write == Switch::Enable).then(|| self.range_locks.clone());
         let window = Window { disk: self.disk.clone(), size: self.members.size(), locks };
         let aggregators = aggregators::choose(&self.places, domains.aggregators);
         let (view, packed) = (&**view, *packed);

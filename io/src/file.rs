@@ -8,9 +8,9 @@
 //! last), so that the members make the same exchanges in the same order. At most one of them is a
 //! split collective.
 //!
-//! In atomic mode an access locks the range of the file that it spans, against other processes by
-//! locks of the system and against other threads by a lock of this file. Writes do so too with the
-//! hint `romio_ds_write=enable`.
+//! In atomic mode an access locks the range of the file that it spans. With the hint
+//! `romio_ds_write=enable` a write locks the range of each call of the system that it makes
+//! ([`Locking`]).
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,6 +30,7 @@ use crate::file_system::{FileSystem, Kind};
 use crate::hints::{Hints, Switch};
 use crate::members::Members;
 use crate::pending::{Outcome, Pending};
+use crate::range_locks::{Locking, RangeLocks};
 use crate::report;
 use crate::shared_pointer::SharedPointer;
 use crate::sieve::{Sieve, Target};
@@ -52,8 +53,7 @@ pub struct File {
     /// Some transfer went on after its call.
     pub(crate) has_background: AtomicBool,
     file_system: FileSystem,
-    /// Held while a locked access moves data.
-    pub(crate) locked_access: Arc<Mutex<()>>,
+    pub(crate) range_locks: Arc<RangeLocks>,
     /// The collective access that was started last.
     pub(crate) started: Mutex<Option<Arc<Pending>>>,
 }
@@ -98,7 +98,7 @@ impl File {
         hints.adopt(&file_system, disk.direct());
         let view = Arc::new(View::whole());
         let state = State { view, position: 0, atomic: false, split: None, hints };
-        let (state, started, locked_access) = (Mutex::new(state), Mutex::default(), Arc::default());
+        let (state, started, range_locks) = (Mutex::new(state), Mutex::default(), Arc::default());
         let (disk, statistics) = (Arc::new(disk), Statistics::new());
         File {
             disk,
@@ -111,7 +111,7 @@ impl File {
             reasons: Reasons::default(),
             has_background: AtomicBool::new(false),
             file_system,
-            locked_access,
+            range_locks,
             started,
         }
     }
@@ -207,8 +207,7 @@ impl File {
         agree(self.group(), sync(!first))?;
         if self.is_of_network() {
             // A client looks for what others wrote when it gets a lock.
-            let _one_thread = self.locked_access.lock();
-            let _ = self.disk.lock(0, 1, false);
+            let _ = self.range_locks.lock(&self.disk, (0, 1), false);
         }
         Ok(())
     }
@@ -226,8 +225,8 @@ impl File {
     /// Switches atomic mode (MPI_File_set_atomicity). Collective.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         // A file system without locks says so now and not in the first access.
-        let works =
-            if atomic { self.disk.lock(0, 1, self.amode.writes()).map(|_| ()) } else { Ok(()) };
+        let lock = || self.range_locks.lock(&self.disk, (0, 1), self.amode.writes());
+        let works = if atomic { lock().map(|_| ()) } else { Ok(()) };
         agree_same(self.group(), works, &[atomic.into()], "the flag")?;
         self.state().atomic = atomic;
         Ok(())
@@ -331,14 +330,17 @@ impl File {
         outcome
     }
 
-    /// Returns true if an access locks the range that it spans.
-    pub(crate) fn is_locked(&self, direction: Direction) -> bool {
+    /// Returns what an access locks.
+    pub(crate) fn locking(&self, direction: Direction) -> Locking {
         let state = self.state();
-        let writes = direction == Direction::Write;
-        state.atomic || writes && state.hints.ds_write == Switch::Enable
+        match (state.atomic, direction, state.hints.ds_write) {
+            (true, ..) => Locking::Access,
+            (false, Direction::Write, Switch::Enable) => Locking::Calls,
+            _ => Locking::Nothing,
+        }
     }
 
-    /// Moves the data of one access, as one step if it is locked.
+    /// Moves the data of one access, as one step in atomic mode.
     fn transfer_uncounted(
         &self,
         view: &View,
@@ -346,22 +348,19 @@ impl File {
         data: &UserData,
         direction: Direction,
     ) -> Outcome {
-        let locked = self.is_locked(direction);
-        let state = self.state();
+        let locking = self.locking(direction);
         // With no other writer there is nothing to lose in a hole.
         let is_alone = self.members.size() == 1 && self.amode.has(UNIQUE_OPEN);
-        let sieve = Sieve::new(&state.hints, (locked || is_alone) && self.amode.reads());
-        drop(state);
-        let target = Target { disk: &self.disk, view, sieve };
-        if !locked || data.buffer.is_empty() {
+        let keeps_holes = (locking != Locking::Nothing || is_alone) && self.amode.reads();
+        let sieve = Sieve::new(&self.state().hints, keeps_holes);
+        let call_locks = (locking == Locking::Calls).then_some(&*self.range_locks);
+        let target = Target { disk: &self.disk, view, sieve, call_locks };
+        if locking != Locking::Access || data.buffer.is_empty() {
             return transfer::run(target, packed, data, direction);
         }
-        let _one_thread = self.locked_access.lock().unwrap_or_else(PoisonError::into_inner);
         let span = view.datarep.file_bytes(data).and_then(|len| view.span(packed, len));
-        let lock = span.and_then(|(start, end)| {
-            self.disk.lock(start, end - start, direction == Direction::Write)
-        });
-        match lock {
+        let is_write = direction == Direction::Write;
+        match span.and_then(|span| self.range_locks.lock(&self.disk, span, is_write)) {
             Ok(_lock) => transfer::run(target, packed, data, direction),
             Err(error) => Outcome::failed(error),
         }

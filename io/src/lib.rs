@@ -35,6 +35,7 @@ mod open;
 pub mod pending;
 mod pieces;
 pub mod pointer;
+mod range_locks;
 pub mod report;
 mod shared_pointer;
 mod shared_word;

@@ -14,6 +14,7 @@ use objects::{Class, Error, Result};
 use crate::access::Direction;
 use crate::disk::Disk;
 use crate::hints::{Hints, Switch};
+use crate::range_locks::RangeLocks;
 use crate::staging::Staging;
 use crate::view::View;
 
@@ -39,9 +40,24 @@ pub(crate) struct Target<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) view: &'a View,
     pub(crate) sieve: Sieve,
+    /// Locks the range of each call that writes, where all writers do so.
+    pub(crate) call_locks: Option<&'a RangeLocks>,
 }
 
 impl Target<'_> {
+    /// Moves a range of the file; writes of a range that others lock are one step.
+    pub(crate) fn step(
+        &self,
+        (at, len): (i64, u64),
+        call: impl FnOnce() -> (u64, Result<()>),
+    ) -> (u64, Result<()>) {
+        let Some(locks) = self.call_locks else { return call() };
+        match locks.lock(self.disk, (at, at.saturating_add_unsigned(len)), true) {
+            Ok(_lock) => call(),
+            Err(error) => (0, Err(error)),
+        }
+    }
+
     /// Returns the byte of the file that a byte of the view's runs is.
     pub(crate) fn offset_of(&self, at: i64) -> Option<i64> {
         self.view.disp.checked_add(at)
@@ -143,7 +159,7 @@ fn by_batches(
         let place = next.and_then(|(start, span)| Some((start, span, target.offset_of(start)?)));
         let Some((start, span, at)) = place else { return (done, Err(too_far())) };
         let data = memory.slice(done as usize, batches.bytes() as usize);
-        let (moved, result) = match (&batches.batch[..], direction) {
+        let (moved, result) = target.step((at, span), || match (&batches.batch[..], direction) {
             ([_], Direction::Read) => widen(target.disk.read(at, data)),
             ([_], Direction::Write) => widen(target.disk.write(at, data)),
             (batch, _) => match block(&mut staging, target.sieve) {
@@ -155,7 +171,7 @@ fn by_batches(
                 }
                 Err(error) => (0, Err(error)),
             },
-        };
+        });
         done += moved;
         if result.is_err() || moved < data.len() as u64 {
             return (done, result);
@@ -206,7 +222,7 @@ fn write_batch(
     (bytes_before(start, runs, written as u64), result)
 }
 
-fn widen((moved, result): (usize, Result<()>)) -> (u64, Result<()>) {
+pub(crate) fn widen((moved, result): (usize, Result<()>)) -> (u64, Result<()>) {
     (moved as u64, result)
 }
 

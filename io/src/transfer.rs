@@ -16,7 +16,7 @@ use objects::{Buffer, Class, Error, Result};
 use crate::access::Direction;
 use crate::datarep::UserData;
 use crate::pending::Outcome;
-use crate::sieve::{self, Target, too_far};
+use crate::sieve::{self, Target, too_far, widen};
 use crate::staging::Staging;
 use crate::view::View;
 
@@ -68,11 +68,10 @@ fn plain(
         return (0, Err(Error::new(Class::Io, text)));
     }
     if let (Some(at), Some(memory)) = (view.contiguous_at(packed), buffer.memory()) {
-        let (moved, result) = match direction {
-            Direction::Read => target.disk.read(at, memory),
-            Direction::Write => target.disk.write(at, memory),
-        };
-        return (moved as u64, result);
+        return target.step((at, buffer.len()), || match direction {
+            Direction::Read => widen(target.disk.read(at, memory)),
+            Direction::Write => widen(target.disk.write(at, memory)),
+        });
     }
     let mut runs = view.runs(packed);
     match buffer.memory() {
@@ -135,9 +134,9 @@ fn write_each(target: Target<'_>, runs: &mut Runs<'_>, memory: UserBuf) -> (u64,
             return (done as u64, Err(too_far()));
         };
         let part = memory.slice(done, run.len as usize);
-        let (moved, result) = target.disk.write(at, part);
-        done += moved;
-        if result.is_err() || moved < part.len() {
+        let (moved, result) = target.step((at, run.len), || widen(target.disk.write(at, part)));
+        done += moved as usize;
+        if result.is_err() || moved < run.len {
             return (done as u64, result);
         }
     }

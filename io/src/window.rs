@@ -9,7 +9,7 @@
 //! the higher rank's bytes are written.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use fabric::UserBuf;
 use objects::Result;
@@ -18,6 +18,7 @@ use crate::access::Direction;
 use crate::disk::Disk;
 use crate::members::Messages;
 use crate::pieces::{self, Piece};
+use crate::range_locks::RangeLocks;
 use crate::sieve::MAX_HOLE;
 use crate::spare;
 use crate::staging::Staging;
@@ -32,9 +33,8 @@ pub(crate) struct Window {
     pub(crate) disk: Arc<Disk>,
     /// Number of members.
     pub(crate) size: u32,
-    /// Held by the aggregator while it writes under a lock of the system, if independent writes
-    /// take holes along.
-    pub(crate) locks: Option<Arc<Mutex<()>>>,
+    /// Locks what the aggregator writes, if independent writes take holes along.
+    pub(crate) locks: Option<Arc<RangeLocks>>,
 }
 
 /// The pieces that a member writes, and their data, one after the other.
@@ -61,12 +61,9 @@ impl Window {
         let Some(base) = first.map(|piece| piece.at).min() else { return Ok(()) };
         let last = parts.iter().filter_map(|(list, _)| list.last());
         let end = last.map(|piece| piece.end()).max().unwrap_or(base);
-        let _thread =
-            self.locks.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
-        let _lock = match &self.locks {
-            Some(_) => Some(self.disk.lock(from + base as i64, (end - base) as i64, true)?),
-            None => None,
-        };
+        let range = (from + base as i64, from + end as i64);
+        let locks = self.locks.as_ref();
+        let _lock = locks.map(|locks| locks.lock(&self.disk, range, true)).transpose()?;
         let is_vectored = self.is_vectored(Direction::Write, parts.iter().map(|(list, _)| list));
         match is_vectored.then(|| sorted(&parts)).filter(|sorted| is_disjoint(sorted, |one| one.0))
         {
