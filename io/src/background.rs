@@ -1,5 +1,8 @@
 //! Transfers that go on after the calls that began them: by io_uring if they are short and one run
 //! of memory and of the file, otherwise on a thread of the pool.
+//!
+//! A short run of a file in memory moves in the call that begins it: a thread of the kernel, to
+//! which io_uring would leave it, costs more than the copy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,9 +38,13 @@ impl File {
         wanted: Wanted,
         direction: Direction,
     ) -> Arc<Pending> {
+        let run = self.one_run(&wanted, direction);
+        if run.is_some_and(|run| self.is_in_memory() && uring::takes(run.memory.len(), false)) {
+            let (view, packed, data) = wanted;
+            return Arc::new(Pending::finished(self.transfer(&view, packed, &data, direction)));
+        }
         self.has_background.store(true, Relaxed);
         let pending = Arc::new(Pending::begin());
-        let run = self.one_run(&wanted, direction);
         if run.is_some_and(|run| self.begin_by_kernel(run, &pending)) {
             return pending;
         }

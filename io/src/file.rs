@@ -217,6 +217,11 @@ impl File {
         self.file_system.kind == Kind::Nfs
     }
 
+    /// Returns true if the file lies in this host's memory.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.file_system.kind == Kind::Memory
+    }
+
     /// Returns true in atomic mode.
     pub fn atomicity(&self) -> bool {
         self.state().atomic

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -619,4 +620,28 @@ fn sieved_writes_lose_no_byte() {
         }
     });
     std::fs::remove_file(&path).unwrap();
+}
+
+/// A copy of 64 KiB from or to memory takes less time than a thread of the kernel needs to begin.
+#[test]
+fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
+    const SHORT: usize = 64 << 10;
+    if !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let path = format!("/dev/shm/io-model-{}-started", std::process::id());
+    let (amode, info) = (amode::CREATE | amode::RDWR | amode::DELETE_ON_CLOSE, Info::new());
+    on_each(&Hub::new(1, 1), 0, &OpenArgs { path, amode, info }, |_, file| {
+        let mut memory: Vec<u8> = (0..SHORT).map(|at| (at % 251) as u8).collect();
+        let start = |direction, memory: &mut [u8]| {
+            let (at, alone) = (Position::At(5), Coordination::Independent);
+            let pending = file.start(direction, at, alone, Ok(data(memory, false))).unwrap();
+            assert!(pending.is_done(), "{direction:?}");
+            assert_eq!(pending.take().unwrap().bytes, SHORT as u64);
+        };
+        start(Direction::Write, &mut memory);
+        let mut back = vec![0; SHORT];
+        start(Direction::Read, &mut back);
+        assert!(back == memory);
+    });
 }
