@@ -48,6 +48,7 @@ struct opened {
 };
 
 static DEFINE_XARRAY_ALLOC1(segments);
+static const struct vm_operations_struct attached;
 
 static void forget(struct kref *users)
 {
@@ -64,7 +65,10 @@ static int change_begins(struct mmu_notifier *notifier, const struct mmu_notifie
     atomic_inc(&segment->running);
     atomic_inc(&segment->changes);
     smp_mb();
-    unmap_mapping_range(segment->mapping, range->start, range->end - range->start, 1);
+    /* Pages of an attachment go while the mapping's lock is held for reading. To take it again would wait for ever
+     * behind a writer. Nobody attaches an attachment. */
+    if (range->event != MMU_NOTIFY_CLEAR || !range->vma || range->vma->vm_ops != &attached)
+        unmap_mapping_range(segment->mapping, range->start, range->end - range->start, 1);
     return 0;
 }
 

@@ -23,6 +23,8 @@ use crate::project::Project;
 const MAX_BOOT_TIME: Duration = Duration::from_secs(300);
 /// Time between two looks at the folder of results.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Lines of a guest's kernel about tasks that do not go on; it repeats them.
+const MAX_STUCK_LINES: usize = 8;
 const SESSION: &str = include_str!("session.sh");
 /// Folded into the summary: what a device sent and received, and then what went wrong.
 const TRAFFIC: [&str; 2] = ["sent_pkts", "rcvd_pkts"];
@@ -46,6 +48,8 @@ pub(crate) struct Ended {
     pub(crate) output: String,
     /// Device, name and value.
     pub(crate) counters: Vec<(String, String, u64)>,
+    /// What its kernel said of tasks that do not go on, if it did not end.
+    stuck: Vec<String>,
 }
 
 impl Outcome {
@@ -67,6 +71,9 @@ impl Outcome {
             let none = if guest.died { "died" } else { "did not end" };
             let code = guest.code.map_or(none.into(), |code| format!("exit code {code}"));
             let _ = writeln!(text, "vm{id}: {code}");
+            for line in &guest.stuck {
+                let _ = writeln!(text, "vm{id}: {line}");
+            }
             let mut devices: Vec<&str> =
                 guest.counters.iter().map(|(device, ..)| device.as_str()).collect();
             devices.dedup();
@@ -458,11 +465,15 @@ fn ended(results: &Path, id: u32) -> Ended {
         let mut words = line.split_whitespace();
         Some((words.next()?.to_owned(), words.next()?.to_owned(), words.next()?.parse().ok()?))
     };
+    let code = text("code").trim().parse().ok();
+    let stuck = |line: &&str| line.contains("blocked for more than") || line.contains("BUG:");
+    let console = if code.is_none() { text("console") } else { String::new() };
     Ended {
-        code: text("code").trim().parse().ok(),
+        code,
         died: results.join(format!("died.{id}")).exists(),
         output: text("output"),
         counters: text("counters").lines().filter_map(counter).collect(),
+        stuck: console.lines().filter(stuck).take(MAX_STUCK_LINES).map(str::to_owned).collect(),
     }
 }
 
@@ -475,8 +486,15 @@ mod tests {
         let counter = |name: &str, value| ("rxe0".to_owned(), name.to_owned(), value);
         let counters =
             vec![counter("rcvd_seq_err", 3), counter("sent_pkts", 100), counter("send_err", 0)];
-        let good = Ended { code: Some(0), died: false, output: String::new(), counters };
-        let bad = Ended { code: None, died: false, output: String::new(), counters: Vec::new() };
+        let ended = |code, counters, stuck| Ended {
+            code,
+            died: false,
+            output: String::new(),
+            counters,
+            stuck,
+        };
+        let good = ended(Some(0), counters, Vec::new());
+        let bad = ended(None, Vec::new(), vec!["INFO: task cat:7 blocked".to_owned()]);
         let outcome = Outcome {
             guests: vec![good, bad],
             booted: Duration::from_secs(2),
@@ -489,7 +507,8 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("vm1: did not end\n") && text.contains("ended by --timeout"),
+            text.contains("vm1: did not end\nvm1: INFO: task cat:7 blocked\n")
+                && text.contains("ended by --timeout"),
             "{text}"
         );
         assert!(!outcome.success());
