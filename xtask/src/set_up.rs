@@ -50,6 +50,7 @@ const PACKAGES: &[(Purpose, &str, &str)] = &[
     (Purpose::Test, "meson", "the test that Meson finds this MPI"),
     (Purpose::Test, "libibverbs-dev", "the test of the layouts of libibverbs"),
     (Purpose::Test, "valgrind", "counts instructions, checks memory"),
+    (Purpose::Test, "btrfs-progs", "files of a user with a quota"),
 ];
 
 /// Installs all that building and testing need.
