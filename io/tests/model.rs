@@ -639,9 +639,12 @@ fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
             assert!(pending.is_done(), "{direction:?}");
             assert_eq!(pending.take().unwrap().bytes, SHORT as u64);
         };
-        start(Direction::Write, &mut memory);
-        let mut back = vec![0; SHORT];
-        start(Direction::Read, &mut back);
-        assert!(back == memory);
+        // A thread of the kernel that is not asleep may be as fast now and then.
+        for _ in 0..100 {
+            start(Direction::Write, &mut memory);
+            let mut back = vec![0; SHORT];
+            start(Direction::Read, &mut back);
+            assert!(back == memory);
+        }
     });
 }
