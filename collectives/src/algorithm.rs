@@ -4,7 +4,7 @@ use fabric::CollectiveKind;
 
 use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, radix, reduce,
-    reduce_scatter, scan, scatter, segment_counter, segment_flags,
+    reduce_scatter, scan, scatter, segment_counter, segment_flags, segment_pieces,
 };
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -51,6 +51,8 @@ pub enum Algorithm {
     SegmentCounter,
     /// In a collective segment, each rank for itself.
     SegmentFlags,
+    /// In a collective segment, piece by piece, each rank for its part of each.
+    SegmentPieces,
     /// Within hosts, and between them by one rank of each host.
     Leaders,
     /// Within hosts, and between them by each rank for a part of the vector.
@@ -72,7 +74,7 @@ pub(crate) struct Limits {
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 18] = [
+    pub const NAMES: [(&'static str, Algorithm); 19] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
@@ -89,6 +91,7 @@ impl Algorithm {
         ("scattered", Algorithm::Scattered),
         ("segment-counter", Algorithm::SegmentCounter),
         ("segment-flags", Algorithm::SegmentFlags),
+        ("segment-pieces", Algorithm::SegmentPieces),
         ("leaders", Algorithm::Leaders),
         ("lanes", Algorithm::Lanes),
     ];
@@ -106,7 +109,10 @@ impl Algorithm {
 
     /// True when it needs a collective segment that all ranks share.
     pub(crate) fn uses_segment(self) -> bool {
-        matches!(self, Algorithm::SegmentCounter | Algorithm::SegmentFlags)
+        matches!(
+            self,
+            Algorithm::SegmentCounter | Algorithm::SegmentFlags | Algorithm::SegmentPieces
+        )
     }
 
     /// True when the order in which it combines operands depends on the number of ranks alone, and
@@ -127,6 +133,7 @@ impl Algorithm {
             (_, Leaders | Lanes) => self.can_compose(args, pos),
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
+            (_, SegmentPieces) => segment_pieces::can(args, pos.size),
             (CollArgs::Barrier, Linear) => true,
             (
                 CollArgs::Barrier
@@ -167,6 +174,7 @@ impl Algorithm {
                 segment_counter::blocks(b, args, pos);
             }
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
+            _ if self == Algorithm::SegmentPieces => segment_pieces::write(b, args, pos),
             _ if self == Algorithm::Radix => write_radix(b, args, pos, limits),
             CollArgs::Barrier => self.write_barrier(b, pos),
             CollArgs::Bcast { root, data } => self.write_bcast(b, pos, root, data, limits),

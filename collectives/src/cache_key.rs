@@ -5,6 +5,7 @@ use std::sync::Arc;
 use objects::{Area, Comm, Op};
 
 use crate::operation::{Data, Operation, ROOT_HERE, Vector};
+use crate::thresholds::SegmentUse;
 
 /// All that distinguishes two calls, except their addresses and lists. Types and operations are
 /// distinguished by the addresses of their objects, which live as long as the cached plan. Context
@@ -15,7 +16,7 @@ use crate::operation::{Data, Operation, ROOT_HERE, Vector};
 /// forwarding.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheKey {
-    /// Kind, root, and which buffers there are.
+    /// Kind, root, which buffers there are, and the use of the segment.
     what: u64,
     context: u64,
     counts: [u64; 2],
@@ -27,7 +28,11 @@ pub(crate) struct CacheKey {
 impl CacheKey {
     /// The key of a call and its addresses; `None` for calls with lists other than one of counts.
     #[inline(always)]
-    pub(crate) fn of(operation: &Operation, comm: &Comm) -> Option<(CacheKey, Area, Area)> {
+    pub(crate) fn of(
+        operation: &Operation,
+        comm: &Comm,
+        segment: SegmentUse,
+    ) -> Option<(CacheKey, Area, Area)> {
         let root = if comm.is_inter() { ROOT_HERE } else { comm.rank() };
         let is_root = operation.root().is_none_or(|is| is == root);
         let data = |send: Option<&Data>, recv: Option<&Data>| {
@@ -36,7 +41,7 @@ impl CacheKey {
             let (sent, received) = (numbers(send), numbers(recv));
             let area = |data: Option<&Data>| data.map_or(Area::EMPTY, |data| data.area);
             let key = CacheKey {
-                what: CacheKey::what(operation, comm, send.is_some(), recv.is_some()),
+                what: CacheKey::what(operation, comm, segment, [send.is_some(), recv.is_some()]),
                 context: comm.context(),
                 counts: [sent.0, received.0],
                 types: [sent.1, received.1],
@@ -48,7 +53,12 @@ impl CacheKey {
         let vector = |vector: &Vector, count: u64| {
             let recv = vector.recv.filter(|_| is_root);
             let key = CacheKey {
-                what: CacheKey::what(operation, comm, vector.send.is_some(), recv.is_some()),
+                what: CacheKey::what(
+                    operation,
+                    comm,
+                    segment,
+                    [vector.send.is_some(), recv.is_some()],
+                ),
                 context: comm.context(),
                 counts: [count, 0],
                 types: [vector.ty.identity(), 0],
@@ -85,8 +95,16 @@ impl CacheKey {
     /// Kind, root, and which buffers there are. An operation within the local group of an
     /// intercommunicator has the same context; the bit distinguishes it.
     #[inline(always)]
-    fn what(operation: &Operation, comm: &Comm, has_send: bool, has_recv: bool) -> u64 {
-        let bits = u64::from(has_send) | u64::from(has_recv) << 1 | u64::from(comm.is_inter()) << 2;
+    fn what(
+        operation: &Operation,
+        comm: &Comm,
+        segment: SegmentUse,
+        [has_send, has_recv]: [bool; 2],
+    ) -> u64 {
+        let bits = u64::from(has_send)
+            | u64::from(has_recv) << 1
+            | u64::from(comm.is_inter()) << 2
+            | (segment as u64) << 3;
         u64::from(operation.root().unwrap_or(u32::MAX)) << 32
             | (operation.kind() as u64) << 8
             | bits

@@ -11,6 +11,7 @@ use crate::call_lists::Lists;
 use crate::operation::{Blocks, Data, Operation, ROOT_HERE, Types, Vector};
 use crate::schedule_key::{ALLREDUCE_OF_BOTH, ScheduleKey};
 use crate::shape::{Extent, Shape, Space, Ty};
+use crate::thresholds::SegmentUse;
 use crate::type_table::{FIRST_BLOCK, RECV, SEND, TypeTable};
 
 /// A checked call: numbers, and what they stand for.
@@ -45,7 +46,7 @@ impl<'a> Call<'a> {
             send: None,
             recv: None,
             commutative,
-            has_segment: false,
+            segment: SegmentUse::Nothing,
         };
         if operation.root().is_some_and(|root| root >= key.blocks() && !key.is_root()) {
             return Err(call_error::bad_root(root, key.blocks()));

@@ -55,5 +55,5 @@ pub use position::Position;
 pub use schedule::{Local, Member, Message, Schedule, SegSync};
 pub use select::{Rule, Selection};
 pub use shape::{Extent, Shape, Space, Span, Strided, Ty};
-pub use thresholds::{HostSegment, Thresholds};
+pub use thresholds::{HostSegment, SegmentUse, Thresholds};
 pub use topology::{Level, RankLocation, Topology};

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use fabric::{CollSegment, Peer, PeerFailed};
+use fabric::{Peer, PeerFailed};
 use hashbrown::HashMap;
 use objects::{Class, Comm, Error, Result};
 use rustc_hash::FxBuildHasher;
@@ -26,7 +26,7 @@ use crate::rule_text;
 use crate::schedule::Schedule;
 use crate::schedule_key::{ALLREDUCE_OF_BOTH, ScheduleKey};
 use crate::select::{Rule, Selection};
-use crate::thresholds::Thresholds;
+use crate::thresholds::{SegmentUse, Thresholds};
 use crate::topology::Topology;
 
 /// Schedules kept at once; all are forgotten when there are more.
@@ -215,10 +215,11 @@ impl Planner {
     /// MPI_ERR_COMM for what is not defined on intercommunicators.
     #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
-        self.with_plan(operation, comm, Plan::clone)
+        self.with_plan_of(operation, comm, SegmentUse::FewRounds, Plan::clone)
     }
 
-    /// Plans like [`Planner::plan`] and lends the plan to `then`.
+    /// Plans a blocking call like [`Planner::plan`] and lends the plan to `then`. All ranks must
+    /// call the same of the two.
     #[inline]
     pub fn with_plan<R>(
         &mut self,
@@ -226,8 +227,19 @@ impl Planner {
         comm: &Comm,
         then: impl FnOnce(&Plan) -> R,
     ) -> Result<R> {
-        let Some((key, send, recv)) = CacheKey::of(operation, comm) else {
-            return self.plan_anew(operation, comm, comm.coll_segment()).map(|plan| then(&plan));
+        self.with_plan_of(operation, comm, SegmentUse::Anything, then)
+    }
+
+    #[inline]
+    fn with_plan_of<R>(
+        &mut self,
+        operation: &Operation,
+        comm: &Comm,
+        segment: SegmentUse,
+        then: impl FnOnce(&Plan) -> R,
+    ) -> Result<R> {
+        let Some((key, send, recv)) = CacheKey::of(operation, comm, segment) else {
+            return self.plan_anew(operation, comm, segment).map(|plan| then(&plan));
         };
         let (counts, row) = (operation.counts(), key.hash(ROW_BITS));
         let is_it = |entry: &CacheEntry| {
@@ -238,7 +250,7 @@ impl Planner {
             entry.plan.set_buffers(send, recv);
             return Ok(then(&entry.plan));
         }
-        let plan = self.plan_anew(operation, comm, comm.coll_segment())?;
+        let plan = self.plan_anew(operation, comm, segment)?;
         let [latest, before] = &mut self.recent[row];
         *before = latest.take();
         Ok(then(&latest.insert(CacheEntry { key, counts: counts.into(), plan }).plan))
@@ -247,7 +259,7 @@ impl Planner {
     /// Plans a call that may be started in any order with others. It uses no collective segment,
     /// whose rounds belong together by their order.
     pub fn plan_persistent(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
-        self.plan_anew(operation, comm, None)
+        self.plan_anew(operation, comm, SegmentUse::Nothing)
     }
 
     /// Plans a call with a schedule that `write` makes, in place of a selected one: for algorithms
@@ -289,7 +301,7 @@ impl Planner {
         &mut self,
         operation: &Operation,
         comm: &Comm,
-        segment: Option<&Arc<dyn CollSegment>>,
+        segment_use: SegmentUse,
     ) -> Result<Plan> {
         self.check_members(comm)?;
         let mut call = Call::new(operation, comm)?;
@@ -299,10 +311,11 @@ impl Planner {
         let position = self.position(comm);
         let may_use = selection.may_use_segment(operation.kind(), position);
         let members = position.host_members().cloned();
-        let segment = segment
-            .filter(|_| may_use)
+        let segment = comm
+            .coll_segment()
+            .filter(|_| may_use && segment_use != SegmentUse::Nothing)
             .map(|segment| SharedSegment { segment: segment.clone(), members });
-        call.key.has_segment = segment.is_some();
+        call.key.segment = if segment.is_some() { segment_use } else { SegmentUse::Nothing };
         call.key.topology = self.topologies.of(comm);
         let bytes = call.block_bytes()?;
         let schedule = match call.lists {
@@ -332,7 +345,7 @@ impl Planner {
         let position = self.topologies.position(key.rank, key.size, key.topology);
         let selection = self.selection(key.rules);
         match (key.kind, key.remote) {
-            (_, 0) => selection.schedule(args, position, key.has_segment),
+            (_, 0) => selection.schedule(args, position, key.segment),
             (ALLREDUCE_OF_BOTH, _) => selection.schedule_of_both(args, position),
             (_, remote) => selection.schedule_between(args, position, remote),
         }

@@ -5,6 +5,7 @@ use fabric::CollectiveKind;
 use crate::coll_args::CollArgs;
 use crate::operation::ROOT_HERE;
 use crate::shape::Extent;
+use crate::thresholds::SegmentUse;
 
 const BCAST: u8 = CollectiveKind::Bcast as u8;
 const GATHER: u8 = CollectiveKind::Gather as u8;
@@ -35,8 +36,8 @@ pub(crate) struct ScheduleKey {
     pub(crate) send: Option<Extent>,
     pub(crate) recv: Option<Extent>,
     pub(crate) commutative: bool,
-    /// The ranks share a collective segment.
-    pub(crate) has_segment: bool,
+    /// What a collective segment that the ranks share is used for.
+    pub(crate) segment: SegmentUse,
 }
 
 impl ScheduleKey {

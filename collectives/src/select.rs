@@ -14,7 +14,7 @@ use crate::compositions::{self, Stages};
 use crate::position::Position;
 use crate::schedule::Schedule;
 use crate::shape::{Extent, Shape, Space, Ty};
-use crate::thresholds::{HostSegment, Thresholds};
+use crate::thresholds::{HostSegment, SegmentUse, Thresholds};
 use crate::topology::Level;
 
 /// One line of the table.
@@ -49,6 +49,8 @@ pub struct Selection {
     rules: Vec<Rule>,
     /// See [`Thresholds::shm_max`].
     shm_max: u64,
+    /// See [`Thresholds::shm_pieces_max`].
+    shm_pieces_max: u64,
     /// See [`Thresholds::oversubscribed_max`].
     oversubscribed_max: u64,
     /// See [`Thresholds::host_segment`].
@@ -85,6 +87,7 @@ impl Selection {
         Selection {
             rules,
             shm_max: t.shm_max.unwrap_or(0),
+            shm_pieces_max: t.shm_pieces_max,
             oversubscribed_max: max.unwrap_or(0),
             host_segment,
             limits,
@@ -126,22 +129,33 @@ impl Selection {
                 .any(|rule| rule.kind == kind && rule.algorithm.uses_segment())
     }
 
-    /// The algorithm for a call. `has_segment`: the ranks share a collective segment.
-    pub fn choose(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Algorithm {
-        let (kind, bytes) = (args.kind(), args.bytes(pos.size));
+    /// The algorithm for a call. `segment`: what it may use the segment of its ranks for.
+    pub fn choose(
+        &self,
+        args: &CollArgs,
+        pos: Position,
+        segment: impl Into<SegmentUse>,
+    ) -> Algorithm {
+        let (kind, bytes, segment) = (args.kind(), args.bytes(pos.size), segment.into());
         let is_short = |algorithm| match algorithm {
             Algorithm::SegmentFlags => segment_flags::slot_bytes(args, pos.size) <= self.shm_max,
             Algorithm::SegmentCounter => {
                 segment_counter::slot_bytes(args, pos.size) <= self.oversubscribed_max
             }
+            Algorithm::SegmentPieces => bytes <= self.shm_pieces_max,
             _ => true,
+        };
+        let may_use = |algorithm| match segment {
+            SegmentUse::Nothing => false,
+            SegmentUse::FewRounds => algorithm != Algorithm::SegmentPieces,
+            SegmentUse::Anything => true,
         };
         // Rules of a configuration give way to it.
         let must_reproduce = self.limits.reproducible && args.reduces();
         let can = |algorithm: Algorithm| {
             algorithm.can(args, pos)
                 && (!must_reproduce || algorithm.is_reproducible())
-                && (has_segment || !algorithm.uses_segment())
+                && (!algorithm.uses_segment() || may_use(algorithm))
                 && is_short(algorithm)
         };
         let fits = |rule: &&Rule| {
@@ -161,18 +175,24 @@ impl Selection {
         self.one_host.as_deref().filter(|_| pos.hosts() == 1).unwrap_or(self)
     }
 
-    /// This rank's schedule for a call. `has_segment`: the ranks share a collective segment.
-    pub fn schedule(&self, args: &CollArgs, pos: Position, has_segment: bool) -> Schedule {
+    /// This rank's schedule for a call. `segment`: what it may use the segment of its ranks for.
+    pub fn schedule(
+        &self,
+        args: &CollArgs,
+        pos: Position,
+        segment: impl Into<SegmentUse>,
+    ) -> Schedule {
         let mut b = Builder::new();
         b.keep_empty(args.is_empty(pos.size));
-        self.of_call(pos).write_call(&mut b, args, pos, has_segment);
+        self.of_call(pos).write_call(&mut b, args, pos, segment.into());
         b.finish()
     }
 
     /// Writes a stage, or all of a schedule, by the algorithm that the rules give.
-    fn write_call(&self, b: &mut Builder, args: &CollArgs, pos: Position, has_segment: bool) {
-        match self.choose(args, pos, has_segment) {
+    fn write_call(&self, b: &mut Builder, args: &CollArgs, pos: Position, segment: SegmentUse) {
+        match self.choose(args, pos, segment) {
             algorithm if algorithm.is_composition() => {
+                let has_segment = segment != SegmentUse::Nothing;
                 compositions::write(algorithm, b, args, pos, (self, has_segment));
             }
             algorithm => self.write(algorithm, b, args, pos),
@@ -187,7 +207,7 @@ impl Selection {
         {
             b.round();
             let bcast = CollArgs::Bcast { root: 0, data: output };
-            self.write_call(b, &bcast, pos, false);
+            self.write_call(b, &bcast, pos, SegmentUse::Nothing);
         }
     }
 
@@ -314,7 +334,7 @@ fn with_args_of<R>(
 
 impl Stages for Selection {
     fn write_by_messages(&self, b: &mut Builder, args: &CollArgs, pos: Position) {
-        self.write_call(b, args, pos, false);
+        self.write_call(b, args, pos, SegmentUse::Nothing);
     }
 
     fn write_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool {
@@ -387,6 +407,9 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
         .into_iter()
         .chain(reductions.into_iter().filter(|_| !t.reproducible));
     rules.extend(kinds.map(|kind| rule(kind, 0, 0, Algorithm::SegmentFlags)));
+    if !t.reproducible {
+        rules.push(rule(Allreduce, 0, 0, Algorithm::SegmentPieces));
+    }
 }
 
 /// Operations that move data.

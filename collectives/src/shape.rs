@@ -15,6 +15,8 @@ pub enum Space {
     Temp,
     /// The slots of the current round of the collective segment.
     CollSegment,
+    /// The slots of the round before, of the same call, in a segment with flags.
+    PreviousSlots,
 }
 
 /// Elements in one of the call's buffers, as a schedule names them.

@@ -3,17 +3,18 @@
 //!
 //! ```text
 //! bit 47 .. 32         31 .. 20              19      18 .. 14   13 .. 8    7      6 .. 0
-//!     bytes of a slot  root, all ones: none  failed  operation  reduction  later  sequence number
+//!     bytes            root, all ones: none  failed  operation  reduction  later  sequence number
 //! ```
 //!
-//! Of the sequence number the lower bits are there, so that a member whose rounds are out of step
+//! Of long vectors, that go through slots in pieces, there is a digest of their bytes. Of the
+//! sequence number the lower bits are there, so that a member whose rounds are out of step
 //! with those of others after an error is noticed. *Later* is set after the first of the rounds of
 //! one collective. Above bit 47 there is a digest of the call before ([`crate::latest_call`]).
 //!
 //! A reduction is named by the ABI handle of the predefined operation, or by [`USER_OP`].
 //! A member whose call has failed arrives with the signature of that call and [`FAILED`].
 
-use fabric::coll_segment::{DIGEST_BITS, SIGNATURE_BITS};
+use fabric::coll_segment::{DIGEST_BITS, SIGNATURE_BITS, SLOT_BYTES};
 use fabric::{Collective, CollectiveKind};
 use objects::Op;
 use pt2pt::CollectiveCall;
@@ -25,7 +26,9 @@ const OP_AT: u32 = SEQUENCE_BITS + 1;
 const KIND_AT: u32 = OP_AT + 6;
 const ROOT_AT: u32 = KIND_AT + 6;
 const BYTES_AT: u32 = ROOT_AT + 12;
-const MAX_BYTES: u64 = (1 << (SIGNATURE_BITS - BYTES_AT)) - 1;
+/// The most bytes that are there themselves; of more, a digest above them.
+const MAX_BYTES: u64 = *SLOT_BYTES.end();
+const _: () = assert!(2 * MAX_BYTES == 1 << (SIGNATURE_BITS - BYTES_AT));
 /// The call has failed at its member.
 const FAILED: u64 = 1 << (ROOT_AT - 1);
 const NO_ROOT: u64 = (1 << (BYTES_AT - ROOT_AT)) - 1;
@@ -43,13 +46,22 @@ pub(crate) fn op_code(op: &Op) -> u8 {
 
 /// Returns the signature of a call with so many bytes in a slot, without a sequence number.
 pub(crate) fn of(call: Collective, slot_bytes: u64) -> u64 {
-    debug_assert!(slot_bytes <= MAX_BYTES, "a slot is short");
     let (root, op) = Collective::split(call.root);
     let root = root.map_or(NO_ROOT, |root| u64::from(root) & NO_ROOT);
-    slot_bytes.min(MAX_BYTES) << BYTES_AT
+    number_of(slot_bytes) << BYTES_AT
         | root << ROOT_AT
         | u64::from(call.kind as u8) << KIND_AT
         | u64::from(op.unwrap_or(0)) << OP_AT
+}
+
+/// Returns the bytes themselves, or above [`MAX_BYTES`] a number that is mostly another one for
+/// other bytes.
+fn number_of(bytes: u64) -> u64 {
+    if bytes <= MAX_BYTES {
+        return bytes;
+    }
+    let mixed = bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    MAX_BYTES + 1 + mixed % (MAX_BYTES - 1)
 }
 
 /// Returns the signature of the `sequence`th collective of its communicator.
@@ -106,6 +118,11 @@ pub(crate) fn has_failed(signature: u64) -> bool {
     signature & FAILED != 0
 }
 
+/// Returns true if two calls have, as far as signatures know, the same number of bytes.
+pub(crate) fn are_same_size(one: u64, other: u64) -> bool {
+    alone(one ^ other) >> BYTES_AT == 0
+}
+
 /// Returns the call of a signature.
 pub(crate) fn call(signature: u64) -> CollectiveCall {
     let bits = |at: u32, end: u32| signature >> at & ((1 << (end - at)) - 1);
@@ -114,7 +131,7 @@ pub(crate) fn call(signature: u64) -> CollectiveCall {
     CollectiveCall {
         kind: bits(KIND_AT, ROOT_AT - 1) as u8,
         root: (bits(OP_AT, KIND_AT) as u32) << 24 | root,
-        bytes: Some(bits(BYTES_AT, SIGNATURE_BITS)),
+        bytes: Some(bits(BYTES_AT, SIGNATURE_BITS)).filter(|&bytes| bytes <= MAX_BYTES),
     }
 }
 
@@ -130,6 +147,16 @@ mod tests {
             assert_eq!(call.root, collective.root);
             assert_eq!((call.kind, call.bytes), (CollectiveKind::Reduce as u8, Some(16_000)));
         }
+    }
+
+    #[test]
+    fn lengths_of_long_vectors_are_compared_but_not_read() {
+        let allreduce = Collective::new(CollectiveKind::Allreduce, None, Some(0x23));
+        let mut seen: Vec<u64> = (0..64).map(|n| of(allreduce, (1 << 20) + 4 * n)).collect();
+        assert!(seen.iter().all(|&signature| call(signature).bytes.is_none()));
+        seen.sort_unstable();
+        seen.dedup();
+        assert!(seen.len() > 60, "{} of 64 lengths differ", seen.len());
     }
 
     #[test]

@@ -16,6 +16,24 @@ pub enum HostSegment {
     },
 }
 
+/// What the schedule of a call may use the collective segment of its ranks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentUse {
+    /// The ranks share none.
+    Nothing,
+    /// Few rounds. A nonblocking call gets no further than a round while its ranks compute.
+    FewRounds,
+    /// Any number of rounds.
+    Anything,
+}
+
+/// True stands for any use.
+impl From<bool> for SegmentUse {
+    fn from(has_segment: bool) -> SegmentUse {
+        if has_segment { SegmentUse::Anything } else { SegmentUse::Nothing }
+    }
+}
+
 /// The sizes, in bytes unless noted otherwise, at which selection changes. All ranks of a job must
 /// have the same, but for [`Thresholds::host_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +64,9 @@ pub struct Thresholds {
     /// in which no rank has more bytes in its slot use a segment with flags. `None`: no segment has
     /// flags.
     pub shm_max: Option<u64>,
+    /// Where segments have flags: blocking allreduces of longer vectors, up to this size, go
+    /// through a segment in pieces.
+    pub shm_pieces_max: u64,
     /// Communicators over several hosts use compositions.
     pub hierarchical: bool,
     /// Broadcasts and reductions over several hosts from this size on use lanes.
@@ -90,6 +111,7 @@ impl Default for Thresholds {
             oversubscribed_max: None,
             shm: true,
             shm_max: None,
+            shm_pieces_max: 8 << 20,
             hierarchical: true,
             lanes_min: 32 << 10,
             radix: 4,

@@ -31,6 +31,7 @@ fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser 
         oversubscribed_max: Some(at()).filter(|&at| at != 40),
         shm: at() != 0,
         shm_max: None,
+        shm_pieces_max: 0,
         hierarchical: true,
         lanes_min: at(),
         radix: 2 + (at() % 7) as u32,

@@ -10,6 +10,10 @@
 //! member has a processor, no member is the last: each raises a flag and reads the slots that it
 //! needs, and a round is complete for a member that has seen all flags.
 //!
+//! With flags, members that agree in a round may also write parts of each other's slots after they
+//! have seen all flags, each part one member. The slot's member reads the part in the next round of
+//! the same call, after it has seen all flags of that one.
+//!
 //! The transport provides the memory and wakes sleepers: `shm-transport/src/coll_segment.rs`.
 
 use std::ops::RangeInclusive;

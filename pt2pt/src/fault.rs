@@ -70,8 +70,8 @@ pub enum Fault {
         sequence: i32,
         /// The context id on the wire.
         context: u64,
-        /// Bytes that the sender gave.
-        sent: u64,
+        /// Bytes that the sender gave, if that is known.
+        sent: Option<u64>,
         /// Bytes that were expected of it.
         expected: u64,
     },
@@ -229,8 +229,9 @@ impl fmt::Display for Fault {
                     "{number}, {call}, is to get {expected} bytes from rank {source}, which "
                 )?;
                 match sent {
-                    0 => f.write_str("called it without data")?,
-                    sent => write!(f, "gave {sent}")?,
+                    None => f.write_str("gave another amount")?,
+                    Some(0) => f.write_str("called it without data")?,
+                    Some(sent) => write!(f, "gave {sent}")?,
                 }
                 f.write_str(": all ranks must give the same amount")
             }

@@ -259,7 +259,14 @@ fn envelope_fault(
     let sent = head.bytes;
     if sent != capacity && (sent > capacity || !may_be_short(expected, sent)) {
         let call = expected.into();
-        let fault = Fault::Sizes { call, source, sequence: tag, context, sent, expected: capacity };
+        let fault = Fault::Sizes {
+            call,
+            source,
+            sequence: tag,
+            context,
+            sent: Some(sent),
+            expected: capacity,
+        };
         return (sent.min(capacity), Some(Box::new(fault)));
     }
     let (ours, theirs) = (expected.before(), head.part_of.before());

@@ -31,9 +31,9 @@ const UINT64: usize = 0x259;
 const BYTE: usize = 0x247;
 const MAX: usize = 0x23;
 
-/// How often the fast path polls the segment while ranks share processors.
+/// How often the fast path polls one round of the segment while ranks share processors.
 const YIELDING_POLLS: u32 = 4;
-/// How often the fast path polls the segment while each rank has a processor.
+/// How often the fast path polls one round of the segment while each rank has a processor.
 const SPINNING_POLLS: u32 = 128;
 /// Of this many calls, one takes the general path; see [`is_every_nth_call`].
 const CALLS_PER_PROGRESS: u32 = 8;
@@ -56,6 +56,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         oversubscribed_max: is_oversubscribed.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
         shm: knobs.is_on(knob::COLL_SHM),
         shm_max: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
+        shm_pieces_max: knobs.bytes(knob::COLL_SHM_PIECES_MAX),
         hierarchical: knobs.is_on(knob::COLL_HIERARCHICAL),
         radix: knobs.count(knob::COLL_RADIX) as u32,
         lanes_min: knobs.bytes(knob::COLL_LANES_MIN),
@@ -241,10 +242,14 @@ fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
         FastPath::Off => return Started::Planned(plan.clone()),
     };
     let mut inline_run = InlineRun::new(plan, comm.next_collective());
-    for _ in 0..polls {
+    let (mut round, mut vain) = (0, 0);
+    while vain < polls {
         if inline_run.go() {
             return Started::Over;
         }
+        // Long vectors go through many rounds, each of which may need some polls.
+        vain = if inline_run.round() == round { vain + 1 } else { 1 };
+        round = inline_run.round();
         rest();
     }
     Started::Suspended(inline_run.suspend())

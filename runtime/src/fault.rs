@@ -55,7 +55,7 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
                 format!("{message} has {sent} bytes, but the receive has room for {capacity}");
             Error::new(Class::Truncate, detail)
         }
-        Fault::Sizes { sent, expected, .. } if sent > expected => {
+        Fault::Sizes { sent: Some(sent), expected, .. } if sent > expected => {
             Error::new(Class::Truncate, format!("{fault} (on {name})"))
         }
         Fault::PeerFailed(failed) => Error::new(Class::ProcAborted, failed.to_string()),

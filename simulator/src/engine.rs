@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::call::Call;
 use crate::event_queue::{Event, EventQueue};
 use crate::machine::{LinkKind, Machine};
-use crate::memory::{Memory, schedule_bytes};
+use crate::memory::{Memory, Slots, schedule_bytes};
 use crate::network::Network;
 use crate::rank::Rank;
 use crate::report::{Outcome, Traffic};
@@ -380,8 +380,12 @@ impl<'m> Simulation<'m> {
             let local = state.schedule.locals()[index];
             state.clock += cost(self.machine, &call, &local);
             if let Some(memory) = &mut state.memory {
-                let slots = touches_slots(&local).then(|| self.segments[host].slots(round));
-                memory.run(&call, &local, slots);
+                if touches_slots(&local) {
+                    let run = |slots: &mut Slots| memory.run(&call, &local, Some(slots));
+                    self.segments[host].with_slots(round, run);
+                } else {
+                    memory.run(&call, &local, None);
+                }
             }
         }
     }
@@ -469,5 +473,5 @@ fn touches_slots(local: &Local) -> bool {
         Local::Copy { from, to } => [from.space, from.space, to.space],
         Local::Reduce { left, right, out } => [left.first.space, right.space, out.space],
     };
-    spaces.contains(&Space::CollSegment)
+    spaces.iter().any(|space| matches!(space, Space::CollSegment | Space::PreviousSlots))
 }

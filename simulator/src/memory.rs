@@ -27,6 +27,11 @@ impl Bytes {
     }
 }
 
+/// The slots of the current round of a segment, and of the round before.
+pub(crate) type Slots = [Bytes; 2];
+
+const HAS_SEGMENT: &str = "a schedule with slots has a segment";
+
 /// The buffers of one rank.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -48,28 +53,29 @@ impl Memory {
         self.recv.read(0, bytes)
     }
 
-    fn space<'a>(&'a mut self, space: Space, slots: Option<&'a mut Bytes>) -> &'a mut Bytes {
+    fn space<'a>(&'a mut self, space: Space, slots: Option<&'a mut Slots>) -> &'a mut Bytes {
         match space {
             Space::Send => &mut self.send,
             Space::Recv => &mut self.recv,
             Space::Temp => &mut self.temp,
-            Space::CollSegment => slots.expect("a schedule with slots has a segment"),
+            Space::CollSegment => &mut slots.expect(HAS_SEGMENT)[0],
+            Space::PreviousSlots => &mut slots.expect(HAS_SEGMENT)[1],
         }
     }
 
     /// Reads a span. `slots`: those of the current round of the segment.
-    pub(crate) fn read(&mut self, call: &Call, span: &Span, slots: Option<&mut Bytes>) -> Vec<u8> {
+    pub(crate) fn read(&mut self, call: &Call, span: &Span, slots: Option<&mut Slots>) -> Vec<u8> {
         let bytes = call.bytes_of(span) as usize;
         self.space(span.space, slots).read(span.disp as usize, bytes)
     }
 
     /// Writes a span.
-    pub(crate) fn write(&mut self, span: &Span, bytes: &[u8], slots: Option<&mut Bytes>) {
+    pub(crate) fn write(&mut self, span: &Span, bytes: &[u8], slots: Option<&mut Slots>) {
         self.space(span.space, slots).write(span.disp as usize, bytes);
     }
 
     /// Runs a local step.
-    pub(crate) fn run(&mut self, call: &Call, local: &Local, mut slots: Option<&mut Bytes>) {
+    pub(crate) fn run(&mut self, call: &Call, local: &Local, mut slots: Option<&mut Slots>) {
         match *local {
             Local::Copy { from, to } => {
                 let bytes = self.read(call, &from, slots.as_deref_mut());

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::memory::Bytes;
+use crate::memory::{Bytes, Slots};
 use crate::time::Time;
 
 /// What a rank waits for.
@@ -92,19 +92,24 @@ impl Segment {
         ranks(std::mem::take(&mut round.waiting))
     }
 
-    /// A member leaves a round; its memory goes when all have left.
+    /// A member leaves a round; its memory goes when all have left it and the next one.
     pub(crate) fn leave(&mut self, round: u32) {
         let members = self.members;
         self.round(round).left += 1;
-        while self.rounds.front().is_some_and(|round| round.left == members) {
+        while self.rounds.get(1).is_some_and(|round| round.left == members) {
             self.rounds.pop_front();
             self.first += 1;
         }
     }
 
-    /// The slots of a round.
-    pub(crate) fn slots(&mut self, round: u32) -> &mut Bytes {
-        &mut self.round(round).slots
+    /// Lends `with` the slots of a round and of the round before.
+    pub(crate) fn with_slots(&mut self, round: u32, with: impl FnOnce(&mut Slots)) {
+        let before = round.saturating_sub(1);
+        let mut slots = [round, before].map(|of| std::mem::take(&mut self.round(of).slots));
+        with(&mut slots);
+        let [now, past] = slots;
+        self.round(before).slots = past;
+        self.round(round).slots = now;
     }
 
     fn round(&mut self, number: u32) -> &mut Round {
@@ -148,6 +153,8 @@ mod tests {
         assert_eq!(segment.complete(0, Time(1)), [0]);
         assert_eq!(segment.wait(2, Awaited::Slot, 0), Some(Time(1)));
         segment.leave(0);
+        assert!(segment.arrive(1, 0, Time(2)));
+        segment.leave(1);
         assert_eq!(segment.wait(2, Awaited::Slot, 0), Some(Time::ZERO));
     }
 }

@@ -26,6 +26,7 @@ pub mod scan;
 pub mod scatter;
 pub mod segment_counter;
 pub mod segment_flags;
+pub mod segment_pieces;
 
 use crate::position::Position;
 #[cfg(doc)]

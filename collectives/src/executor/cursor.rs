@@ -306,9 +306,14 @@ impl Cursor {
             Space::Send => plan.send(),
             Space::Recv => plan.recv(),
             Space::Temp => scratch.map_or(Area::EMPTY, Scratch::area),
-            Space::CollSegment => plan
-                .segment()
-                .map_or(Area::EMPTY, |segment| segment.slots(self.segment_round).into()),
+            Space::CollSegment => slots_of(plan, self.segment_round),
+            Space::PreviousSlots => slots_of(plan, self.segment_round - 1),
         }
     }
+}
+
+/// The slots of a round of the plan's segment.
+#[inline]
+fn slots_of(plan: &Plan, round: u64) -> Area {
+    plan.segment().map_or(Area::EMPTY, |segment| segment.slots(round).into())
 }

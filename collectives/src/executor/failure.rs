@@ -64,7 +64,8 @@ fn answer(plan: &Plan, sequence: i32, to: Member) -> Notice {
 #[cold]
 pub(super) fn mismatch(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32) -> Box<Fault> {
     let (source, context) = (plan.segment_rank(member), plan.context());
-    let ours = signature::call(plan.signature());
+    let own = plan.signature();
+    let ours = signature::call(own);
     let seen = plan.segment().and_then(|s| s.signature_of(cursor.segment_round, member));
     let theirs = seen.map_or(ours, signature::call);
     let is_other = (theirs.kind, theirs.root) != (ours.kind, ours.root);
@@ -72,12 +73,12 @@ pub(super) fn mismatch(plan: &Plan, cursor: &Cursor, sequence: i32, member: u32)
         Fault::Mismatched { ours, theirs, source, sequence, context }
     } else if seen.is_some_and(signature::has_failed) {
         Fault::GaveUp { call: ours, source, sequence, context }
-    } else if theirs == ours {
+    } else if theirs == ours && seen.is_none_or(|seen| signature::are_same_size(seen, own)) {
         // Out of step since an earlier error.
         Fault::Earlier { ours: None, theirs: None, source, sequence, context }
     } else {
-        let (sent, expected) = (theirs.bytes.unwrap_or(0), ours.bytes.unwrap_or(0));
-        Fault::Sizes { call: ours, source, sequence, context, sent, expected }
+        let expected = ours.bytes.or(plan.call().bytes).unwrap_or(0);
+        Fault::Sizes { call: ours, source, sequence, context, sent: theirs.bytes, expected }
     })
 }
 

@@ -49,6 +49,12 @@ impl<'a> InlineRun<'a> {
         true
     }
 
+    /// The round of its schedule in which it waits.
+    #[inline]
+    pub fn round(&self) -> usize {
+        self.cursor.round
+    }
+
     /// Gives up a run that is not over.
     #[cold]
     pub fn suspend(self) -> Suspended {

@@ -315,7 +315,7 @@ fn fault(call: CollectiveCall, notice: &Notice) -> Box<Fault> {
     Box::new(match gave_up || call.agrees(&theirs) {
         true => Fault::GaveUp { call, source, sequence, context },
         false if (call.kind, call.root) == (theirs.kind, theirs.root) => {
-            let (sent, expected) = (theirs.bytes.unwrap_or(0), call.bytes.unwrap_or(0));
+            let (sent, expected) = (theirs.bytes.or(Some(0)), call.bytes.unwrap_or(0));
             Fault::Sizes { call, source, sequence, context, sent, expected }
         }
         false => Fault::Mismatched { ours: call, theirs, source, sequence, context },

@@ -7,6 +7,7 @@ mod hierarchy;
 mod inline_runs;
 mod levels;
 mod mismatches;
+mod pieces;
 #[path = "../placement/mod.rs"]
 mod placement;
 #[path = "../random/mod.rs"]

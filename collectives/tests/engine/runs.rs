@@ -30,6 +30,7 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
         oversubscribed_max: oversubscribed_max.filter(|&at| at != 2000),
         shm_max: Some(at()).filter(|&at| at != 0),
         shm: at() != 0,
+        shm_pieces_max: at(),
         hierarchical: true,
         lanes_min: at(),
         radix: 2 + (at() % 7) as u32,

@@ -135,7 +135,9 @@ impl RankModel {
             Space::Send => &mut self.send,
             Space::Recv => &mut self.recv,
             Space::Temp => &mut self.temp,
-            Space::CollSegment => unreachable!("the segment has its own accesses"),
+            Space::CollSegment | Space::PreviousSlots => {
+                unreachable!("the segment has its own accesses")
+            }
         }
     }
 

@@ -112,6 +112,18 @@ impl World {
         self.ranks[rank].planner.plan(operation, &comm).unwrap()
     }
 
+    /// Plans a blocking call like [`World::plan`].
+    #[allow(dead_code, reason = "not all tests have blocking calls")]
+    pub(crate) fn plan_blocking(
+        &mut self,
+        rank: usize,
+        operation: &Operation,
+        comm: &Comm,
+    ) -> Plan {
+        let comm = self.with_segment(rank, comm);
+        self.ranks[rank].planner.with_plan(operation, &comm, Plan::clone).unwrap()
+    }
+
     /// Places processes on hosts, the ranks of which share segments.
     #[allow(dead_code, reason = "not all tests have several hosts")]
     pub(crate) fn place(&mut self, hosts: &[u64]) {

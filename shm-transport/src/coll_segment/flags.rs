@@ -3,7 +3,9 @@
 //!
 //! Invariants:
 //! - A member is in one round at a time. It writes its slot, then its flag, once. It reads another
-//!   member's slot after it has seen that member's flag.
+//!   member's slot after it has seen that member's flag. If all members agree, it may write a part
+//!   of that slot from then until it arrives at k + 1, and that member reads this part after k + 1
+//!   is complete.
 //! - A slot used in round k is written again for round k + [`SETS`], after every member has arrived
 //!   at k + 1. A member still in round k therefore sees k or older in that slot.
 //! - `all_arrived` rounds have seen every member arrive, as far as this member has looked.

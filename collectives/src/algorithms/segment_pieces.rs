@@ -1,0 +1,150 @@
+//! Allreduce of long vectors in a segment with flags (see [`fabric::coll_segment`]): in pieces, of
+//! which each rank reduces its part, all ranks at once.
+//!
+//! In the round of a piece each rank writes the other ranks' parts of its own vector into its slot.
+//! When all have arrived, it combines its own part *in the slot of another rank*, copies the result
+//! to its output and to its part of the other slots, and goes on to the next piece. With the
+//! arrival at the next round the other ranks know that the results are in their slots. A line that
+//! holds an operand therefore goes back with the result, and no line moves twice.
+//!
+//! Invariant: part `p` of a slot is written by the slot's rank until it arrives, then by rank `p`
+//! until that arrives at the next round, then read by the slot's rank.
+//!
+//! What it does not do: keep rank order; the operation must commute.
+
+use std::ops::Range;
+
+use fabric::coll_segment::{
+    FEW_FLAGS_RANKS, FLAGS_HEADER, SLOT_ALIGN, flags_slot_bytes, flags_stride,
+};
+
+use crate::builder::Builder;
+use crate::coll_args::CollArgs;
+use crate::position::Position;
+use crate::schedule::SegSync;
+use crate::shape::{Extent, Space, piece};
+
+/// Bytes that are combined at once, so that the result is copied out of the first-level cache.
+const BLOCK_BYTES: u64 = 4 << 10;
+
+/// Returns whether it is an allreduce that commutes, laid out as in the user's memory, among few
+/// ranks.
+pub fn can(args: &CollArgs, size: u32) -> bool {
+    let CollArgs::Allreduce { input, .. } = args else { return false };
+    (2..=FEW_FLAGS_RANKS).contains(&size)
+        && args.commutes()
+        && input.shape.gapless
+        && (1..=BLOCK_BYTES).contains(&input.shape.size)
+        && input.count > 0
+}
+
+/// Writes this rank's part.
+pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
+    let CollArgs::Allreduce { input, output, .. } = *args else { return };
+    b.reserve_slot(input.bytes());
+    let pieces = Pieces::new(pos, input, output);
+    for index in 0..=pieces.count {
+        b.segment_stage();
+        b.sync(SegSync::Acquire);
+        pieces.give(b, index);
+        b.sync(SegSync::SignalEarly);
+        b.sync(SegSync::WaitAll);
+        pieces.combine(b, index);
+        if let Some(before) = index.checked_sub(1) {
+            pieces.take(b, before);
+        }
+    }
+}
+
+/// How a vector is cut: into pieces, and these into a part for each rank.
+struct Pieces<'a> {
+    pos: Position<'a>,
+    input: Extent,
+    output: Extent,
+    count: u64,
+    /// Bytes from one part to the next in a slot.
+    distance: u64,
+}
+
+impl Pieces<'_> {
+    fn new(pos: Position<'_>, input: Extent, output: Extent) -> Pieces<'_> {
+        let space = flags_slot_bytes(pos.size) - first_part();
+        let distance = space / u64::from(pos.size - 1) / SLOT_ALIGN * SLOT_ALIGN;
+        let most = distance / input.shape.size * u64::from(pos.size);
+        Pieces { pos, input, output, count: input.count.div_ceil(most), distance }
+    }
+
+    /// The elements of a rank's part of a piece.
+    fn part(&self, index: u64, rank: u32) -> Range<u64> {
+        let all = piece(self.input.count, self.count, index);
+        let part = piece(all.end - all.start, self.pos.size.into(), rank.into());
+        all.start + part.start..all.start + part.end
+    }
+
+    /// Where the part of rank `of` lies in the slot of another rank, which has no part of its own.
+    fn in_slot(&self, space: Space, slot: u32, of: u32, elements: u64) -> Extent {
+        let (size, at) = (self.pos.size, (of + self.pos.size - slot - 1) % self.pos.size);
+        let start = u64::from(slot) * flags_stride(size) + FLAGS_HEADER + first_part();
+        let disp = (start + u64::from(at) * self.distance) as i64;
+        Extent { space, disp, count: elements, ..self.input }
+    }
+
+    fn others(&self) -> impl Iterator<Item = u32> {
+        (0..self.pos.size).filter(|&rank| rank != self.pos.rank)
+    }
+
+    /// Writes the parts of the other ranks into the own slot.
+    fn give(&self, b: &mut Builder, index: u64) {
+        for rank in self.others().filter(|_| index < self.count) {
+            let part = self.part(index, rank);
+            let count = part.end - part.start;
+            let slot = self.in_slot(Space::CollSegment, self.pos.rank, rank, count);
+            b.copy(self.input.range(&part), slot);
+        }
+    }
+
+    /// Combines the own part, block by block, and copies each result to where it is wanted.
+    fn combine(&self, b: &mut Builder, index: u64) {
+        if index == self.count {
+            return;
+        }
+        let (me, last) = (self.pos.rank, self.pos.size - 1);
+        let part = self.part(index, me);
+        let each = BLOCK_BYTES / self.input.shape.size;
+        // Of the part of a rank, slots hold it the nearer to their start the higher their rank.
+        let distance = (flags_stride(self.pos.size) - self.distance) as i64;
+        let home = if me == last { last - 1 } else { last };
+        let mut start = part.start;
+        while start < part.end {
+            let block = start..part.end.min(start + each);
+            let slot = |rank| {
+                let whole = self.in_slot(Space::CollSegment, rank, me, part.end - part.start);
+                whole.range(&(block.start - part.start..block.end - part.start))
+            };
+            if me < home {
+                b.reduce_strided(slot(me + 1), home - me - 1, distance, slot(home));
+            }
+            b.reduce(self.input.range(&block), slot(home));
+            b.reduce_strided(slot(0), me.min(home), distance, slot(home));
+            b.copy(slot(home), self.output.range(&block));
+            let slots = self.others().filter(|&rank| rank != home);
+            slots.for_each(|rank| b.copy(slot(home), slot(rank)));
+            start = block.end;
+        }
+    }
+
+    /// Takes the results of the other ranks out of the own slot of the round before.
+    fn take(&self, b: &mut Builder, index: u64) {
+        for rank in self.others() {
+            let part = self.part(index, rank);
+            let count = part.end - part.start;
+            let slot = self.in_slot(Space::PreviousSlots, self.pos.rank, rank, count);
+            b.copy(slot, self.output.range(&part));
+        }
+    }
+}
+
+/// Bytes from the start of a slot to its first part, which begins a line.
+const fn first_part() -> u64 {
+    SLOT_ALIGN - FLAGS_HEADER
+}
