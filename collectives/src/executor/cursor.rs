@@ -13,9 +13,11 @@ use crate::signature;
 /// How far a collective has come in its schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
-    /// The current round of the plan's segment, if it has one.
+    /// The first round of the plan's segment, if it has one.
+    pub(super) first_segment_round: u64,
+    /// The current one.
     pub(super) segment_round: u64,
-    /// One past its last round of the segment.
+    /// One past the last one that has been begun.
     segment_end: u64,
     /// The current round of the schedule.
     pub(super) round: usize,
@@ -39,7 +41,9 @@ pub(super) enum SyncResult {
 
 impl Cursor {
     /// At the beginning of a schedule, as the latest call of its communicator. Begins all rounds of
-    /// the segment that the schedule needs.
+    /// the segment that the schedule needs; of a segment of all ranks the first one. There only a
+    /// blocking call has more of them, and begins each when it comes to it. If it fails in one, no
+    /// member has begun the next, however many it would have needed.
     #[inline]
     pub(super) fn first(plan: &Plan, sequence: i32) -> Cursor {
         let (mut segment_round, mut segment_end) = (0, 0);
@@ -48,7 +52,9 @@ impl Cursor {
             segment_round = segment.next_round();
             segment_end = segment_round + 1;
             for _ in 1..plan.schedule().segment_rounds() {
-                segment_end = segment.next_round() + 1;
+                if plan.has_host_segment() {
+                    segment_end = segment.next_round() + 1;
+                }
             }
         }
         let before = if plan.is_in_comm_segment() {
@@ -60,12 +66,9 @@ impl Cursor {
             0
         };
         signature = signature::after(signature, before);
-        Cursor { segment_round, segment_end, round: 0, next_local: 0, signature }
-    }
-
-    /// The first round of the segment that the schedule goes through.
-    pub(super) fn first_segment_round(&self, plan: &Plan) -> u64 {
-        self.segment_end - u64::from(plan.schedule().segment_rounds())
+        let first_segment_round = segment_round;
+        let (round, next_local) = (0, 0);
+        Cursor { first_segment_round, segment_round, segment_end, round, next_local, signature }
     }
 
     /// Leaves the segment.
@@ -121,6 +124,9 @@ impl Cursor {
             }
             SegSync::Next => {
                 segment.leave(round);
+                if self.is_in_last_round() {
+                    self.segment_end = segment.next_round() + 1;
+                }
                 self.segment_round += 1;
                 self.signature = signature::in_later_round(signature);
                 SyncResult::Skip
@@ -202,6 +208,7 @@ impl Cursor {
     #[cold]
     pub(super) fn move_on(&mut self, end: u64, by: u64) {
         if self.segment_round >= end {
+            self.first_segment_round += by;
             self.segment_round += by;
             self.segment_end += by;
         }

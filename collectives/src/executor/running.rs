@@ -290,7 +290,7 @@ impl Running {
     /// collective have the same first round, wherever they are in it.
     pub(super) fn first_round(&self) -> Option<u64> {
         let is_there = self.open.is_empty() && self.plan.segment().is_some();
-        is_there.then(|| self.cursor.first_segment_round(&self.plan))
+        is_there.then_some(self.cursor.first_segment_round)
     }
 
     /// Returns true if a member that waits in the same collective began it in a later `round` of

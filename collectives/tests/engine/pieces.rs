@@ -95,5 +95,16 @@ fn ranks_with_vectors_of_different_lengths_learn_of_each_other() {
             let expected = format!("is to get {} bytes from rank {}", 8 * counts[rank], 1 - rank);
             assert!(fault.contains(&expected) || fault.contains("has failed at rank"), "{fault}");
         }
+        // The first barrier may report what a rank could not know before; then they are in step.
+        let mut barrier = |sequence| {
+            let mut start = |rank: usize| {
+                let plan = world.plan_blocking(rank, &Operation::Barrier, &comms[0][rank]);
+                (rank, world.start(rank, plan, sequence))
+            };
+            let ids = [start(0), start(1)];
+            world.finish(&ids, random)
+        };
+        barrier(1);
+        assert!(barrier(2).iter().all(Result::is_ok), "{counts:?}");
     }
 }
