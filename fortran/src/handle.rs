@@ -1,14 +1,13 @@
 //! Handles of C, and their integers in Fortran (MPI-5.0 §19.3.4, §20).
 //!
 //! A predefined handle is a number below 0x1000, and the same number in Fortran. Other handles are
-//! converted by the library's MPI_X_toint and MPI_X_fromint.
+//! converted by the library's MPI_X_toint and MPI_X_fromint, or get integers of their own if these
+//! do not return them (`integers`).
 
 use std::os::raw::c_int;
 
 use crate::generated::c;
-
-/// The first number that is not a predefined handle.
-const DYNAMIC: usize = 0x1000;
+use crate::integers::{DYNAMIC, Integers, is_predefined};
 
 /// A class of handles.
 pub(crate) trait Handle: Copy {
@@ -34,11 +33,10 @@ macro_rules! handles {
 
                 #[inline]
                 fn from_fortran(integer: c_int) -> $name {
-                    match usize::try_from(integer) {
-                        Ok(number) if number < DYNAMIC => $name(number),
-                        // SAFETY: takes any number.
-                        _ => unsafe { c::$from(integer) },
+                    if is_predefined(integer) {
+                        return $name(integer as usize);
                     }
+                    $name::integers().handle(integer, $name::from_mpi).map_or($name::NULL, $name)
                 }
 
                 #[inline]
@@ -47,7 +45,22 @@ macro_rules! handles {
                         return self.0 as c_int;
                     }
                     // SAFETY: takes any handle.
-                    unsafe { c::$to(self) }
+                    let to = |handle| unsafe { c::$to($name(handle)) };
+                    $name::integers().of(self.0, to, $name::from_mpi)
+                }
+            }
+
+            impl $name {
+                #[inline]
+                fn integers() -> &'static Integers {
+                    static INTEGERS: Integers = Integers::new();
+                    &INTEGERS
+                }
+
+                #[inline]
+                fn from_mpi(integer: c_int) -> usize {
+                    // SAFETY: takes any number.
+                    unsafe { c::$from(integer) }.0
                 }
             }
         )*

@@ -4,10 +4,11 @@
 //! procedures, and calls functions of the standard ABI alone. It therefore runs on every MPI that
 //! has this ABI.
 //!
-//! A handle in Fortran is the integer that MPI_X_toint gives; a status is the C status as eight
-//! INTEGERs. Entry points are generated from `fortran/abi`; those that need more than conversions
-//! of their arguments call a body in the chapters below. A body takes Fortran's arguments as they
-//! came. `P` is true for PMPI_ names: they call PMPI_ functions, so that tools see each call once.
+//! A handle in Fortran is the integer that MPI_X_toint gives, unless that cannot be turned back; a
+//! status is the C status as eight INTEGERs. Entry points are generated from `fortran/abi`; those
+//! that need more than conversions of their arguments call a body in the chapters below. A body
+//! takes Fortran's arguments as they came. `P` is true for PMPI_ names: they call PMPI_ functions,
+//! so that tools see each call once.
 
 #![allow(clippy::too_many_arguments, reason = "procedures have as many as MPI gives them")]
 
@@ -15,6 +16,7 @@ mod array;
 mod copy;
 mod descriptor;
 mod handle;
+mod integers;
 mod logical;
 mod names;
 mod pending;

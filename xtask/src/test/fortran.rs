@@ -1,7 +1,7 @@
 //! The Fortran interfaces: programs that call every procedure, compiled and linked; programs that
 //! run on several ranks; and wrong arguments, which must not compile. gfortran is always used.
-//! LLVM's flang compiles all of them too if it is there, and runs most. If another MPI with the
-//! standard ABI is there, the same binaries run on it.
+//! LLVM's flang compiles all of them too if it is there, and runs most. If other MPIs with the
+//! standard ABI are there, the same binaries run on them.
 
 mod modules;
 mod peer;
@@ -38,7 +38,7 @@ const RANKS: [u32; 5] = [1, 2, 3, 4, 7];
 pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let filter = options.filter.as_deref();
     let at = Fortran::new(project)?;
-    let peer = Peer::find(options);
+    let peers = Peer::find(options);
     let mut tally = Tally::default();
     let mut checks = at.checks("gfortran")?;
     checks.push(("symbols".to_owned(), Box::new(|| at.needs_common_functions())));
@@ -51,10 +51,14 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
             tally.skipped += 1;
         }
     }
-    match &peer {
-        Some(peer) => checks.extend(peer.checks(&at)?),
-        None => {
-            say!("  skipped: the same binaries on another MPI: no mpicc_abi in PATH");
+    if peers.is_empty() {
+        say!("  skipped: the same binaries on another MPI: no mpicc_abi or impi_info in PATH");
+        tally.skipped += 1;
+    }
+    for peer in &peers {
+        checks.extend(peer.checks(&at)?);
+        for program in peer.exceptions {
+            say!("  skipped: {program} ({}), which cannot run it", peer.name);
             tally.skipped += 1;
         }
     }

@@ -85,7 +85,8 @@ enum Part {
     /// C programs under tests/programs on 1 to 16 ranks.
     Programs,
     /// Fortran programs, and every procedure in each of the three interfaces. The same binaries run
-    /// on another MPI too, if --mpiexec names one or MPICH's mpicc_abi is in PATH.
+    /// on another MPI too, if --mpiexec names one, or MPICH's mpicc_abi or Intel's impi_info is in
+    /// PATH.
     Fortran,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
     /// allocation), and under Hydra and prterun if they are in PATH; some of the C programs by a
