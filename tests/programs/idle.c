@@ -26,7 +26,8 @@ static void waits_for_a_second(void)
     } else {
         MPI_Recv(&word, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         used = cpu_seconds() - before;
-        CHECK(used < 0.05, "waiting for a second took %.3f s of a processor", used);
+        /* A rank that polls uses all of it; what a sleeping one does is slow on an emulated processor. */
+        CHECK(used < 0.2, "waiting for a second took %.3f s of a processor", used);
     }
 }
 
