@@ -202,7 +202,8 @@ fn stream(project: &Project, options: &Options) -> Result<Vec<Job>> {
                 "the longest pause is {longest:?} ms, and three seconds were to be one"
             ));
         }
-        if job.sent.written < 1000 {
+        // Most are coalesced, the more the slower the machine.
+        if job.sent.written < 100 {
             wrong.push(format!("hardly a frame was written: {:?}", job.sent));
         }
         if !job.stderr.contains(" chosen: port 1 of ") {
