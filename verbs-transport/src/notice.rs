@@ -12,10 +12,10 @@ use fabric::Peer;
 
 use crate::endpoint::connection::RETRY_MIN;
 use crate::transport::VerbsTransport;
+use crate::wireup_msg;
 
 const MAGIC: [u8; 4] = *b"vrb\x04";
 const HEADER: usize = 16;
-const PROOF: usize = 32;
 /// Most bytes of a reason. With the rest they fit into every network's packets.
 const MAX_REASON: usize = 400;
 
@@ -39,19 +39,18 @@ impl NoticeMsg {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&self.why.as_bytes()[..self.why.floor_char_boundary(MAX_REASON)]);
-        let proof = blake3::keyed_hash(secret, &out);
-        out.extend_from_slice(proof.as_bytes());
+        out.extend_from_slice(&wireup_msg::proof(&out, secret));
         out
     }
 
     /// Decodes a datagram; `None` if it is none or does not come from this job.
     pub(crate) fn decode(bytes: &[u8], secret: &[u8; 32]) -> Option<NoticeMsg> {
-        let (text, proof) = bytes.split_last_chunk::<PROOF>()?;
-        let (header, why) = text.split_first_chunk::<HEADER>()?;
+        if !bytes.starts_with(&MAGIC) {
+            return None;
+        }
+        let (header, why) = wireup_msg::proven(bytes, secret)?.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-        let is_notice = header.starts_with(&MAGIC) && word(4) <= 1 && why.len() <= MAX_REASON;
-        // `Hash` compares in constant time.
-        if !is_notice || blake3::keyed_hash(secret, text) != blake3::Hash::from_bytes(*proof) {
+        if word(4) > 1 || why.len() > MAX_REASON {
             return None;
         }
         let why = std::str::from_utf8(why).ok()?.to_owned();

@@ -93,20 +93,15 @@ impl WireupMsg {
         out[60..64].copy_from_slice(&self.frame.to_le_bytes());
         out[64..72].copy_from_slice(&self.ring_control.0.to_le_bytes());
         out[72..76].copy_from_slice(&self.ring_control.1.to_le_bytes());
-        let proof = blake3::keyed_hash(secret, &out[..WireupMsg::SIZE - PROOF]);
-        out[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
+        let proof = proof(&out[..WireupMsg::SIZE - PROOF], secret);
+        out[WireupMsg::SIZE - PROOF..].copy_from_slice(&proof);
         out
     }
 
     /// Decodes a datagram; `None` if it does not come from this job.
     pub(crate) fn decode(bytes: &[u8], secret: &[u8; 32]) -> Option<WireupMsg> {
         let bytes: &[u8; WireupMsg::SIZE] = bytes.try_into().ok()?;
-        let (text, proof) = bytes.split_at(WireupMsg::SIZE - PROOF);
-        let proof: [u8; PROOF] = proof.try_into().ok()?;
-        // `Hash` compares in constant time.
-        if blake3::keyed_hash(secret, text) != blake3::Hash::from_bytes(proof) {
-            return None;
-        }
+        proven(bytes, secret)?;
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         if word(0) != MAGIC || word(4) >> 10 != 0 {
             return None;
@@ -142,6 +137,18 @@ impl WireupMsg {
             max_reads: bytes[43],
         })
     }
+}
+
+/// Returns the proof that the sender of a datagram knows the secret; it stands behind the text.
+pub(crate) fn proof(text: &[u8], secret: &[u8; 32]) -> [u8; PROOF] {
+    *blake3::keyed_hash(secret, text).as_bytes()
+}
+
+/// Returns the text of a datagram; `None` if the proof behind it is not valid.
+pub(crate) fn proven<'a>(bytes: &'a [u8], secret: &[u8; 32]) -> Option<&'a [u8]> {
+    let (text, proof) = bytes.split_last_chunk::<PROOF>()?;
+    // `Hash` compares in constant time.
+    (blake3::keyed_hash(secret, text) == blake3::Hash::from_bytes(*proof)).then_some(text)
 }
 
 /// Where a process receives wire-up datagrams, as published in the job's store.
@@ -219,8 +226,8 @@ mod tests {
 
     /// Replaces the proof by the right one.
     fn prove(bytes: &mut [u8; WireupMsg::SIZE]) {
-        let proof = blake3::keyed_hash(&SECRET, &bytes[..WireupMsg::SIZE - PROOF]);
-        bytes[WireupMsg::SIZE - PROOF..].copy_from_slice(proof.as_bytes());
+        let proof = proof(&bytes[..WireupMsg::SIZE - PROOF], &SECRET);
+        bytes[WireupMsg::SIZE - PROOF..].copy_from_slice(&proof);
     }
 
     #[test]

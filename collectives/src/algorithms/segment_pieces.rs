@@ -45,11 +45,16 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
     let pieces = Pieces::new(pos, input, output);
     for index in 0..=pieces.count {
         b.segment_stage();
+        let is_piece = index < pieces.count;
         b.sync(SegSync::Acquire);
-        pieces.give(b, index);
+        if is_piece {
+            pieces.give(b, index);
+        }
         b.sync(SegSync::SignalEarly);
         b.sync(SegSync::WaitAll);
-        pieces.combine(b, index);
+        if is_piece {
+            pieces.combine(b, index);
+        }
         if let Some(before) = index.checked_sub(1) {
             pieces.take(b, before);
         }
@@ -82,11 +87,12 @@ impl Pieces<'_> {
     }
 
     /// Where the part of rank `of` lies in the slot of another rank, which has no part of its own.
-    fn in_slot(&self, space: Space, slot: u32, of: u32, elements: u64) -> Extent {
+    fn in_slot(&self, space: Space, index: u64, slot: u32, of: u32) -> Extent {
         let (size, at) = (self.pos.size, (of + self.pos.size - slot - 1) % self.pos.size);
         let start = u64::from(slot) * flags_stride(size) + FLAGS_HEADER + first_part();
         let disp = (start + u64::from(at) * self.distance) as i64;
-        Extent { space, disp, count: elements, ..self.input }
+        let part = self.part(index, of);
+        Extent { space, disp, count: part.end - part.start, ..self.input }
     }
 
     fn others(&self) -> impl Iterator<Item = u32> {
@@ -95,19 +101,14 @@ impl Pieces<'_> {
 
     /// Writes the parts of the other ranks into the own slot.
     fn give(&self, b: &mut Builder, index: u64) {
-        for rank in self.others().filter(|_| index < self.count) {
-            let part = self.part(index, rank);
-            let count = part.end - part.start;
-            let slot = self.in_slot(Space::CollSegment, self.pos.rank, rank, count);
-            b.copy(self.input.range(&part), slot);
+        for rank in self.others() {
+            let slot = self.in_slot(Space::CollSegment, index, self.pos.rank, rank);
+            b.copy(self.input.range(&self.part(index, rank)), slot);
         }
     }
 
     /// Combines the own part, block by block, and copies each result to where it is wanted.
     fn combine(&self, b: &mut Builder, index: u64) {
-        if index == self.count {
-            return;
-        }
         let (me, last) = (self.pos.rank, self.pos.size - 1);
         let part = self.part(index, me);
         let each = BLOCK_BYTES / self.input.shape.size;
@@ -118,7 +119,7 @@ impl Pieces<'_> {
         while start < part.end {
             let block = start..part.end.min(start + each);
             let slot = |rank| {
-                let whole = self.in_slot(Space::CollSegment, rank, me, part.end - part.start);
+                let whole = self.in_slot(Space::CollSegment, index, rank, me);
                 whole.range(&(block.start - part.start..block.end - part.start))
             };
             if me < home {
@@ -136,10 +137,8 @@ impl Pieces<'_> {
     /// Takes the results of the other ranks out of the own slot of the round before.
     fn take(&self, b: &mut Builder, index: u64) {
         for rank in self.others() {
-            let part = self.part(index, rank);
-            let count = part.end - part.start;
-            let slot = self.in_slot(Space::PreviousSlots, self.pos.rank, rank, count);
-            b.copy(slot, self.output.range(&part));
+            let slot = self.in_slot(Space::PreviousSlots, index, self.pos.rank, rank);
+            b.copy(slot, self.output.range(&self.part(index, rank)));
         }
     }
 }

@@ -51,8 +51,8 @@ impl Cursor {
         if let Some(segment) = plan.segment() {
             segment_round = segment.next_round();
             segment_end = segment_round + 1;
-            for _ in 1..plan.schedule().segment_rounds() {
-                if plan.has_host_segment() {
+            if plan.has_host_segment() {
+                for _ in 1..plan.schedule().segment_rounds() {
                     segment_end = segment.next_round() + 1;
                 }
             }
