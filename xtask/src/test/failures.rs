@@ -12,7 +12,7 @@ mod survivors;
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -155,8 +155,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
         }
     };
     let bench = Bench::new(project, options, hosts)?;
-    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    let first = options.seed.unwrap_or(clock.as_millis() as u64 % 1_000_000);
+    let first = options.seed;
     for seed in first..first + u64::from(options.repeat) {
         for fault in FAULTS.iter().filter(|fault| bench.can_run(fault)) {
             if options.filter.as_ref().is_some_and(|filter| !fault.name.contains(filter.as_str())) {

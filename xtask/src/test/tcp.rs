@@ -275,7 +275,7 @@ fn only(all: &[programs::Row], names: &[&str]) -> Vec<programs::Row> {
 /// Programs in each kind of weather, with other seeds each time; thoroughly, more of them and a
 /// part of mpi4py's tests.
 fn in_bad_weather(project: &Project, options: &Options, all: &[programs::Row]) -> Result<Tally> {
-    let seed = options.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = options.seed;
     let mut tally = Tally::default();
     for (name, words, brief) in weather::KINDS {
         let weather = match Weather::new(project, 2, seed, words) {
