@@ -202,6 +202,13 @@ impl Job {
         &self.local
     }
 
+    /// Returns what is not 0 once the process of a rank has ended; `None` if the rank is not on this
+    /// host. Only `mpiexec` says so: another launcher ends the job.
+    pub fn ended(&self, rank: u32) -> Option<&'static AtomicU32> {
+        let local = self.local.binary_search(&rank).ok()?;
+        Some(self.status_page.entry(local as u32).ended())
+    }
+
     /// Returns the host of each rank of MPI_COMM_WORLD, the same on all ranks; hosts are numbered
     /// in the order of their lowest ranks. With a process manager it asks its process on this host
     /// once for each host. Empty if all ranks are on one host.

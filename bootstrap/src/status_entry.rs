@@ -1,11 +1,12 @@
 //! The entry of one rank on the status page: what it is doing right now.
 //!
 //! A rank writes its own entry with relaxed stores, one at the beginning and one at the end of each
-//! MPI call. The launcher reads all entries when it reports. Reading is total: any bits give a
+//! MPI call. The launcher reads all entries when it reports, and writes its own two fields: the rank
+//! in MPI_COMM_WORLD, and that the process has ended. Reading is total: any bits give a
 //! [`Snapshot`].
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ pub struct StatusEntry {
     since: AtomicU64,
     file_done: AtomicU64,
     file_total: AtomicU64,
+    ended: AtomicU32,
 }
 
 const _: () = assert!(size_of::<StatusEntry>() == 128);
@@ -125,6 +127,7 @@ impl StatusEntry {
             since: AtomicU64::new(0),
             file_done: AtomicU64::new(0),
             file_total: AtomicU64::new(0),
+            ended: AtomicU32::new(0),
         }
     }
 
@@ -138,6 +141,17 @@ impl StatusEntry {
     pub fn file_progress(&self) -> Option<(u64, u64)> {
         let total = self.file_total.load(Relaxed);
         (total > 0).then(|| (self.file_done.load(Relaxed).min(total), total))
+    }
+
+    /// Records that the rank's process has ended. For the launcher.
+    pub fn set_ended(&self) {
+        // Release: what the process has written is visible to what finds it ended.
+        self.ended.store(1, Release);
+    }
+
+    /// Returns what is not 0 once the launcher has found that the rank's process has ended.
+    pub fn ended(&self) -> &AtomicU32 {
+        &self.ended
     }
 
     /// Records that an MPI call begins: its index in the table of calls.

@@ -2,7 +2,8 @@
 //!
 //! A record of [`Control::BYTES`] bytes for each rank lies in memory that all of them map, zero at
 //! first. It holds a queue lock for passive synchronisation, a spin lock for accumulates that are
-//! no processor atomics, and the announcement of an access that needs no lock (`guard`).
+//! no processor atomics, and the announcement of an access that needs no lock (`guard`). The spin lock's
+//! word has its holder, so that a holder that dies does not keep it.
 //!
 //! The queue lock has three counters of 21 bits in one word: `users` deals tickets, `read` and
 //! `write` are the tickets that may begin to read or to write. A reader moves `read` on when it
@@ -22,7 +23,13 @@ use fabric::UserBuf;
 
 /// The record of one rank.
 #[derive(Clone, Copy, Debug)]
-pub struct Control(UserBuf);
+pub struct Control {
+    memory: UserBuf,
+    /// The rank in the window.
+    rank: u32,
+    /// Not 0 once the rank's process has ended.
+    ended: &'static AtomicU32,
+}
 
 const LOCK: usize = 0;
 const HOLDER: usize = 8;
@@ -62,22 +69,34 @@ impl Control {
     /// Bytes of a record: three cache lines.
     pub const BYTES: usize = 192;
 
-    /// Returns the record in `memory`, which is zero at first and shared by all ranks of the
-    /// window. Panics if it is not [`Control::BYTES`] long and aligned to 8 bytes.
-    pub fn new(memory: UserBuf) -> Control {
+    /// Returns the record of a rank in `memory`, which is zero at first and shared by all ranks of
+    /// the window. `ended` is not 0 once the rank's process has ended. Panics if the memory is not
+    /// [`Control::BYTES`] long and aligned to 8 bytes.
+    pub fn new(memory: UserBuf, rank: u32, ended: &'static AtomicU32) -> Control {
         assert!(memory.len() == Control::BYTES && memory.addr().is_multiple_of(8));
-        Control(memory)
+        Control { memory, rank, ended }
+    }
+
+    /// Returns the rank in the window.
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Returns whether the rank's process has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        // Acquire: all that it has written is visible.
+        self.ended.load(Ordering::Acquire) != 0
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
         // SAFETY: inside the record, aligned, and valid while the window lives by the promise of
         // the memory's maker. All ranks access it atomically.
-        unsafe { AtomicU32::from_ptr(self.0.as_ptr().add(at).cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(at).cast()) }
     }
 
     fn lock(&self) -> &AtomicU64 {
         // SAFETY: as for `word`.
-        unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(LOCK).cast()) }
+        unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(LOCK).cast()) }
     }
 
     /// Draws a ticket.
@@ -161,61 +180,51 @@ impl Control {
         self.word(HOLDER).load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Runs `work` while no other rank runs anything under this rank's spin lock.
-    pub(crate) fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
-        let word = self.word(SPIN);
+    /// Takes the spin lock for `rank`; false if it is taken.
+    pub(crate) fn hold(&self, rank: u32) -> bool {
         // Sequentially consistent, as are all accesses of announcements: see `guard`.
         let (to, or) = (Ordering::SeqCst, Ordering::Relaxed);
-        poll_until(|| word.compare_exchange_weak(0, 1, to, or).is_ok());
-        let result = work();
-        word.store(0, Ordering::Release);
-        result
+        self.word(SPIN).compare_exchange_weak(0, rank + 1, to, or).is_ok()
     }
 
-    /// Runs `work` while this record, the own one, announces an access to the memory of `rank`,
-    /// whose record is `target`, and the spin lock there is free.
+    /// Releases the spin lock.
+    pub(crate) fn release(&self) {
+        self.word(SPIN).store(0, Ordering::Release);
+    }
+
+    /// Returns the rank that has the spin lock.
+    pub(crate) fn held_by(&self) -> Option<u32> {
+        self.word(SPIN).load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Releases the spin lock for a rank whose process has ended, if that rank has it.
+    pub(crate) fn release_for(&self, rank: u32) {
+        let (to, or) = (Ordering::AcqRel, Ordering::Relaxed);
+        // An error: another rank has done it.
+        let _ = self.word(SPIN).compare_exchange(rank + 1, 0, to, or);
+    }
+
+    /// Announces in this record, the own one, an access to the memory of the target's rank. False,
+    /// and nothing announced, while the spin lock there is taken.
     #[inline(always)]
-    pub(crate) fn announced<R>(&self, target: &Control, rank: u32, work: impl FnOnce() -> R) -> R {
-        let is_free = || {
-            self.word(ANNOUNCED).swap(rank + 1, Ordering::SeqCst);
-            target.word(SPIN).load(Ordering::SeqCst) == 0
-        };
-        while !is_free() {
+    pub(crate) fn announce(&self, target: &Control) -> bool {
+        self.word(ANNOUNCED).swap(target.rank + 1, Ordering::SeqCst);
+        let is_free = target.word(SPIN).load(Ordering::SeqCst) == 0;
+        if !is_free {
             self.withdraw();
-            target.wait_until_unlocked();
         }
-        let result = work();
-        self.withdraw();
-        result
+        is_free
     }
 
+    /// Ends what was announced.
     #[inline(always)]
-    fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         self.word(ANNOUNCED).store(0, Ordering::Release);
     }
 
-    /// Waits until the spin lock is free.
-    #[cold]
-    #[inline(never)]
-    fn wait_until_unlocked(&self) {
-        poll_until(|| self.word(SPIN).load(Ordering::Relaxed) == 0);
-    }
-
-    /// Waits until the rank of this record announces no access to the memory of `rank`.
-    pub(crate) fn wait_until_withdrawn(&self, rank: u32) {
-        poll_until(|| self.word(ANNOUNCED).load(Ordering::SeqCst) != rank + 1);
-    }
-}
-
-/// Polls a condition that another process makes true within a few instructions, if it runs.
-fn poll_until(mut is_true: impl FnMut() -> bool) {
-    let mut polls = 0_u32;
-    while !is_true() {
-        polls += 1;
-        if polls.is_multiple_of(64) {
-            std::thread::yield_now();
-        }
-        std::hint::spin_loop();
+    /// Returns whether the rank of this record accesses the memory of `rank` as announced.
+    pub(crate) fn accesses(&self, rank: u32) -> bool {
+        self.word(ANNOUNCED).load(Ordering::SeqCst) == rank + 1 && !self.has_ended()
     }
 }
 
@@ -225,8 +234,10 @@ mod tests {
 
     fn with_control(test: impl FnOnce(Control)) {
         let mut memory = [0_u64; Control::BYTES / 8];
+        static ENDED: AtomicU32 = AtomicU32::new(0);
         // SAFETY: the array outlives the record, which the test does not keep.
-        test(Control::new(unsafe { UserBuf::new(memory.as_mut_ptr().cast(), Control::BYTES) }));
+        let memory = unsafe { UserBuf::new(memory.as_mut_ptr().cast(), Control::BYTES) };
+        test(Control::new(memory, 0, &ENDED));
     }
 
     #[test]
@@ -294,28 +305,6 @@ mod tests {
                 }
             });
             assert_eq!(counter, 2000);
-        });
-    }
-
-    #[test]
-    fn one_at_a_time_is_alone() {
-        with_control(|control| {
-            let mut counter = 0_u64;
-            let address = &raw mut counter as usize;
-            std::thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| {
-                        for _ in 0..1000 {
-                            control.alone(|| {
-                                let counter = address as *mut u64;
-                                // SAFETY: one thread at a time, by the lock that is tested.
-                                unsafe { counter.write_volatile(counter.read_volatile() + 1) };
-                            });
-                        }
-                    });
-                }
-            });
-            assert_eq!(counter, 4000);
         });
     }
 }

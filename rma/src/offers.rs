@@ -4,7 +4,7 @@
 //! [`Engine::is_served`] is false, then [`Engine::conclude`] until that is true.
 
 use fabric::{HybridGet, OneSided, Post, UserBuf};
-use objects::{Buffer, Datatype};
+use objects::{Buffer, Class, Datatype, Error};
 
 use crate::engine::Engine;
 use crate::mailbox::{Entry, Kind, MAX_DATA, Mailbox};
@@ -117,8 +117,13 @@ impl Engine {
         let (id, target, number) = (window.id, window.deferred.target, window.deferred.number);
         let has_come = mailbox.is_done(number);
         if !has_come && !mailbox.withdraw(number) {
-            let peer = window.peer(target);
-            let Err(error) = peer.and_then(|peer| self.check_alive(peer)) else { return false };
+            let control = window.remotes[target as usize].control;
+            if !control.is_some_and(|control| control.has_ended()) {
+                return false;
+            }
+            // This call makes no progress that tells of failures.
+            let text = format!("rank {target} has ended inside of an access to its memory");
+            let error = Error::new(Class::ProcAborted, text);
             self.end_deferred(slot, Some(error));
             return true;
         }

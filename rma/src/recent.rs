@@ -142,7 +142,14 @@ impl Recent {
         match &self.words {
             Words::Elsewhere => false,
             Words::Freely => work(),
-            Words::Announced(own, theirs) => own.announced(theirs, self.target, work),
+            // The general path waits for a long accumulate.
+            Words::Announced(own, theirs) => {
+                own.announce(theirs) && {
+                    let is_done = work();
+                    own.withdraw();
+                    is_done
+                }
+            }
         }
     }
 }

@@ -228,9 +228,7 @@ impl Window {
         let record = |rank: u32| self.remotes[rank as usize].control.as_ref();
         match (record(self.rank), record(rank)) {
             _ if !self.is_shared => Sharing::Alone,
-            (Some(own), Some(target)) => {
-                Sharing::Guarded(Guard::new(own, (target, rank), &self.records))
-            }
+            (Some(own), Some(target)) => Sharing::Guarded(Guard::new(own, target, &self.records)),
             _ => Sharing::Unguarded,
         }
     }

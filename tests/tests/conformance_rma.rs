@@ -3,6 +3,8 @@
 //!
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
+use std::sync::atomic::AtomicU32;
+
 use fabric::sim::{Options, Rng, SimTransport, fabric};
 use fabric::{Caps, Offload, Peer, protocol};
 use objects::datatype::Counting::Int;
@@ -560,6 +562,9 @@ fn a_lock_protects_a_counter() {
     }
 }
 
+/// Of ranks whose processes live.
+static NOT_ENDED: AtomicU32 = AtomicU32::new(0);
+
 #[test]
 fn the_locks_of_all_targets_are_taken_together_or_not_at_all() {
     const RANKS: usize = 3;
@@ -567,7 +572,8 @@ fn the_locks_of_all_targets_are_taken_together_or_not_at_all() {
     let aligned = records.memory().addr().next_multiple_of(8) - records.memory().addr();
     let remote = |rank| {
         let at = aligned as usize + rank * Control::BYTES;
-        let control = Control::new(records.memory().slice(at, Control::BYTES));
+        let record = records.memory().slice(at, Control::BYTES);
+        let control = Control::new(record, rank as u32, &NOT_ENDED);
         Remote { control: Some(control), ..Remote::default() }
     };
     let [mut one, mut other] = [0, 1].map(|rank| {
@@ -600,7 +606,7 @@ fn a_lock_whose_holder_has_died_is_an_error_that_names_it() {
     let aligned = records.memory().addr().next_multiple_of(8) - records.memory().addr();
     let control = |rank| {
         let at = aligned as usize + rank * Control::BYTES;
-        Control::new(records.memory().slice(at, Control::BYTES))
+        Control::new(records.memory().slice(at, Control::BYTES), rank as u32, &NOT_ENDED)
     };
     let remotes = [0, 1].map(|rank| Remote { control: Some(control(rank)), ..Remote::default() });
     let mut transports = fabric(2, seed(), options);

@@ -90,7 +90,10 @@ impl Job {
         this.exit = Some(exit);
         this.control = None;
         self.watch.stopped.remove(rank);
-        let state = self.local.status_page.entry(local as u32).state();
+        let entry = self.local.status_page.entry(local as u32);
+        let state = entry.state();
+        // Ranks of this host that wait for what it has locked in shared memory go on.
+        entry.set_ended();
         if self.upstream.is_none() {
             // Otherwise `mpiexec` tells all hosts.
             self.watch.absent.add(rank, exit, state);

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fabric::UserBuf;
 
@@ -13,37 +13,77 @@ fn counter_at<'a>(at: UserBuf) -> &'a AtomicU64 {
     unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }
 }
 
+const RANKS: usize = 4;
+/// The rank whose memory is accessed.
+const TARGET: usize = 2;
+
+/// Runs a test with the records of all ranks, and what says which processes have ended.
+fn with_records(test: impl FnOnce(&[Control; RANKS], &'static [AtomicU32; RANKS])) {
+    let mut memory = [0_u64; RANKS * Control::BYTES / 8];
+    let ended: &'static _ = Box::leak(Box::new([const { AtomicU32::new(0) }; RANKS]));
+    // SAFETY: the array outlives the records, which the test does not keep.
+    let all = unsafe { UserBuf::new(memory.as_mut_ptr().cast(), RANKS * Control::BYTES) };
+    let record = |rank| all.slice(rank * Control::BYTES, Control::BYTES);
+    let control = |rank| Control::new(record(rank), rank as u32, &ended[rank]);
+    test(&std::array::from_fn(control), ended);
+}
+
 #[test]
 fn short_and_long_accesses_exclude_each_other() {
-    const RANKS: usize = 4;
     const ROUNDS: u64 = 2000;
-    let mut memory = [0_u64; RANKS * Control::BYTES / 8];
-    // SAFETY: the array outlives the records, which the threads do not keep.
-    let all = unsafe { UserBuf::new(memory.as_mut_ptr().cast(), RANKS * Control::BYTES) };
-    let record = |rank| Control::new(all.slice(rank * Control::BYTES, Control::BYTES));
-    let records: [Control; RANKS] = std::array::from_fn(record);
     let mut counter = 0_u64;
     let address = &raw mut counter as usize;
-    std::thread::scope(|scope| {
-        for own in 0..RANKS as u32 {
-            let records = &records;
-            scope.spawn(move || {
-                let guard = Guard::new(&records[own as usize], (&records[2], 2), records);
-                // SAFETY: the counter outlives the scope.
-                let at = unsafe { UserBuf::new(address as *mut u8, 8) };
-                for round in 0..ROUNDS {
-                    if (round + u64::from(own)).is_multiple_of(2) {
-                        _ = guard.beside_others(|| counter_at(at).fetch_add(1, Ordering::Relaxed));
-                    } else {
-                        guard.alone(|| {
-                            let mut bytes = [0; 8];
-                            at.read(0, &mut bytes);
-                            at.write(0, &(u64::from_ne_bytes(bytes) + 1).to_ne_bytes());
-                        });
+    with_records(|records, _| {
+        std::thread::scope(|scope| {
+            for own in 0..RANKS {
+                scope.spawn(move || {
+                    let guard = Guard::new(&records[own], &records[TARGET], records);
+                    // SAFETY: the counter outlives the scope.
+                    let at = unsafe { UserBuf::new(address as *mut u8, 8) };
+                    for round in 0..ROUNDS {
+                        if (round + own as u64).is_multiple_of(2) {
+                            guard.beside_others(|| {
+                                counter_at(at).fetch_add(1, Ordering::Relaxed);
+                            });
+                        } else {
+                            guard.alone(|| {
+                                let mut bytes = [0; 8];
+                                at.read(0, &mut bytes);
+                                at.write(0, &(u64::from_ne_bytes(bytes) + 1).to_ne_bytes());
+                            });
+                        }
                     }
-                }
-            });
-        }
+                });
+            }
+        });
     });
     assert_eq!(counter, RANKS as u64 * ROUNDS);
+}
+
+#[test]
+fn ranks_that_die_in_an_access_keep_nobody_waiting() {
+    with_records(|records, ended| {
+        let guard = |own: usize| Guard::new(&records[own], &records[TARGET], records);
+        // The lock of one, and an announcement of another.
+        assert!(records[TARGET].hold(0) && !records[1].announce(&records[TARGET]));
+        ended[0].store(1, Ordering::Release);
+        assert_eq!(guard(1).beside_others(|| records[TARGET].held_by()), None);
+        assert!(records[TARGET].hold(0));
+        assert_eq!(guard(3).alone(|| records[TARGET].held_by()), Some(3));
+        assert!(records[1].announce(&records[TARGET]) && records[1].accesses(TARGET as u32));
+        ended[1].store(1, Ordering::Release);
+        assert_eq!(guard(3).alone(|| records[TARGET].held_by()), Some(3));
+    });
+}
+
+#[test]
+fn a_rank_that_lives_keeps_the_lock() {
+    with_records(|records, ended| {
+        let guard = Guard::new(&records[1], &records[TARGET], records);
+        ended[3].store(1, Ordering::Release);
+        assert!(records[TARGET].hold(0));
+        guard.release_for_dead();
+        records[TARGET].release_for(3);
+        assert_eq!(records[TARGET].held_by(), Some(0));
+    });
 }

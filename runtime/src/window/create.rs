@@ -289,7 +289,11 @@ fn open(
             for (index, &rank) in members.local.iter().enumerate() {
                 let remote = &mut remotes[rank as usize];
                 let record = index * record_bytes(request);
-                remote.control = Some(Control::new(all.slice(record, Control::BYTES)));
+                let job = &p.core()?.job;
+                let ended = members.group.peer_of(rank).and_then(|peer| job.ended(peer.0));
+                let ended = ended.ok_or_else(|| Error::internal("a local rank is on no host"))?;
+                let words = all.slice(record, Control::BYTES);
+                remote.control = Some(Control::new(words, rank, ended));
                 if request.flavor == Flavor::Dynamic && by_memory {
                     let table = all.slice(record + Control::BYTES, Attached::BYTES);
                     remote.attached = Some(Attached::new(table));
