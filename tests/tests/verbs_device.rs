@@ -9,6 +9,8 @@ mod given_up;
 mod late_writes;
 #[path = "verbs/many_peers.rs"]
 mod many_peers;
+#[path = "verbs/moved.rs"]
+mod moved;
 #[path = "verbs/seeds.rs"]
 mod seeds;
 #[path = "verbs/stand_in.rs"]

@@ -191,10 +191,10 @@ impl VerbsTransport {
             return self.on_frame_size_mismatch(at, message.frame as usize);
         }
         let endpoint = &mut self.endpoints[at];
+        endpoint.conn.set_addr(addr);
         if endpoint.failed.is_some() {
             return self.answer_failed(at);
         }
-        endpoint.conn.set_addr(addr);
         match message.kind {
             Kind::Disconnect => return self.on_disconnect(at, message),
             Kind::Decline => return self.on_decline(at, message),

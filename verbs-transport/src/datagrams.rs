@@ -18,7 +18,7 @@ use crate::ibv::Wc;
 use crate::notice::NoticeMsg;
 use crate::recv::Message;
 use crate::transport::VerbsTransport;
-use crate::wireup_msg::{Address, WireupMsg};
+use crate::wireup_msg::WireupMsg;
 
 /// Most frames that wait for an acknowledgement on the datagram path.
 const FRAMES: u32 = 16;
@@ -196,6 +196,9 @@ impl VerbsTransport {
             link.is_ack_due(now);
             datagrams.list(at, link);
             if link.tx.on_time(now) {
+                // What was acknowledged last may have been sent before the port was given another
+                // address, and the peer's answers go to the old one.
+                link.is_unknown = true;
                 let timeouts = link.tx.timeouts;
                 self.on_silence(at, timeouts);
             }
@@ -265,6 +268,8 @@ impl VerbsTransport {
         let Ok(at) = self.endpoints.get_or_create(Peer(packet.from)) else { return false };
         if self.endpoints[at].failed.is_some() {
             if self.token(at) == packet.token {
+                let address = packet.address.as_ref().map(|address| address.of(ud_qpn));
+                address.into_iter().for_each(|it| self.endpoints[at].conn.set_addr(it));
                 self.answer_failed(at);
             }
             return false;
@@ -276,7 +281,8 @@ impl VerbsTransport {
             return false;
         };
         if link.tx.on_ack(now, packet.ack) {
-            // It has acknowledged packets, which have this process's address.
+            // It has acknowledged packets, which have this process's address. They may have an
+            // earlier one; then silence follows.
             link.is_unknown = false;
         }
         endpoint.conn.warned = true;
@@ -311,7 +317,7 @@ impl VerbsTransport {
 
     /// Takes over the address of a peer. Returns false if the two processes cannot communicate.
     fn on_address(&mut self, at: usize, address: &SenderAddress, ud_qpn: u32) -> bool {
-        let addr = Address { port: address.port, ud_qpn, takes_datagrams: true };
+        let addr = address.of(ud_qpn);
         let is_new = self.endpoints[at].conn.addr.is_none();
         self.endpoints[at].conn.set_addr(addr);
         if address.frame as usize != self.config.caps.frame {

@@ -28,6 +28,7 @@ mod device_list;
 mod eager_rdma;
 mod endpoint;
 mod endpoints;
+mod explain;
 mod flush;
 mod frame;
 #[doc(hidden)]

@@ -103,6 +103,11 @@ impl Rails {
         &mut self.primary
     }
 
+    /// Returns the transports of all ports, the primary one first.
+    pub(crate) fn transports(&self) -> impl Iterator<Item = &VerbsTransport> {
+        std::iter::once(&self.primary).chain(&self.secondary)
+    }
+
     /// Returns the transports of the secondary ports.
     pub fn secondary(&mut self) -> &mut [VerbsTransport] {
         &mut self.secondary

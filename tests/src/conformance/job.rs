@@ -7,12 +7,14 @@ use fabric::{Caps, HybridGet, Peer, WaitOn};
 use pt2pt::{Completion, Envelope, Mode, Pattern, RequestId, Settings};
 
 use crate::bytes::{Bytes, Shape};
-use crate::idle::until_readable;
+use crate::idle::readable;
 
 use super::rank::Rank;
+use super::unrest::Unrest;
 
-/// Rounds of progress after which a wait is given up.
+/// Rounds of progress, and time, after which a wait is given up.
 const MAX_ROUNDS: usize = 2_000_000;
+const MAX_WAIT: Duration = Duration::from_secs(120);
 /// Rounds without movement after which nothing will move.
 const MAX_IDLE_ROUNDS: usize = 300;
 /// How long all ranks sleep on a device when each may; it counts as so many rounds.
@@ -31,6 +33,10 @@ pub struct Job<T: HybridGet> {
     nap: Duration,
     /// Rounds in which nothing has moved.
     still: usize,
+    /// What the ranks did since the wait began.
+    unrest: Unrest,
+    /// Describes a transport when a wait is given up.
+    explain: fn(&T) -> String,
     case: String,
     seed: u64,
 }
@@ -80,6 +86,8 @@ impl<T: HybridGet> Job<T> {
             dead: Vec::new(),
             nap: NAP.0,
             still: 0,
+            unrest: Unrest::default(),
+            explain: |_| String::new(),
             case: case.to_owned(),
             seed,
         }
@@ -88,6 +96,11 @@ impl<T: HybridGet> Job<T> {
     /// On a slow device: nothing that still moves takes four times as long to show.
     pub fn nap(&mut self, nap: Duration) {
         self.nap = nap;
+    }
+
+    /// Lets a wait that is given up report what `explain` says of each transport.
+    pub fn explain_by(&mut self, explain: fn(&T) -> String) {
+        self.explain = explain;
     }
 
     /// How many ranks there are.
@@ -164,15 +177,21 @@ impl<T: HybridGet> Job<T> {
                 continue;
             }
             match engine.arm() {
-                None => moved |= engine.progress(),
-                Some(WaitOn::Fd(fd)) => asleep.push(fd),
+                None => {
+                    let has_moved = engine.progress();
+                    self.unrest.progressed(rank, has_moved);
+                    moved |= has_moved;
+                }
+                Some(WaitOn::Fd(fd)) => asleep.push((rank, fd)),
                 Some(_) => {}
             }
         }
         // On a device nothing moves while all ranks only check whether something has.
         if asleep.len() == self.ranks.len() - self.dead.len() {
-            let woken = until_readable(&asleep, self.nap);
-            self.still = if woken { 0 } else { self.still + NAP.1 };
+            let fds: Vec<_> = asleep.iter().map(|&(_, fd)| fd).collect();
+            let woken = readable(&fds, self.nap);
+            self.still = if woken.is_empty() { self.still + NAP.1 } else { 0 };
+            woken.into_iter().for_each(|index| self.unrest.woke(asleep[index].0));
         }
         self.still = if moved { 0 } else { self.still + 1 };
         self.ranks.iter_mut().for_each(Rank::disarm);
@@ -192,7 +211,8 @@ impl<T: HybridGet> Job<T> {
     /// Progress until nothing has moved for a long while.
     pub fn quiet(&mut self) {
         self.still = 0;
-        for _ in 0..MAX_ROUNDS {
+        self.unrest.begin();
+        while !self.is_too_long() {
             self.progress();
             if self.still > MAX_IDLE_ROUNDS {
                 return;
@@ -201,9 +221,16 @@ impl<T: HybridGet> Job<T> {
         panic!("the job never comes to rest");
     }
 
+    /// Counts a round of a wait. Returns whether there were too many.
+    fn is_too_long(&mut self) -> bool {
+        self.unrest.next_round();
+        self.unrest.rounds > MAX_ROUNDS || self.unrest.lasts() > MAX_WAIT
+    }
+
     /// Waits for one operation.
     pub fn wait(&mut self, pending: &Pending) -> Completion {
-        for _ in 0..MAX_ROUNDS {
+        self.unrest.begin();
+        while !self.is_too_long() {
             if let Some(completion) = self.rank(pending.rank).pt2pt.finish(pending.id) {
                 return completion;
             }
@@ -234,11 +261,9 @@ impl<T: HybridGet> Job<T> {
     pub fn end(mut self) {
         self.quiet();
         for rank in 0..self.ranks.len() {
-            for round in 0.. {
-                if self.dead.contains(&(rank as u32)) || self.ranks[rank].is_drained() {
-                    break;
-                }
-                assert!(round < MAX_ROUNDS, "rank {rank} is not drained");
+            self.unrest.begin();
+            while !self.dead.contains(&(rank as u32)) && !self.ranks[rank].is_drained() {
+                assert!(!self.is_too_long(), "rank {rank} is not drained");
                 self.progress();
             }
         }
@@ -259,11 +284,14 @@ impl<T: HybridGet> Drop for Job<T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("case {:?} with {} ranks, seed {}", self.case, self.size(), self.seed);
+            eprintln!("  the last wait: {}", self.unrest);
             for (rank, engine) in self.ranks.iter().enumerate() {
                 eprintln!(
-                    "  rank {rank}: {} active requests, {} unexpected",
+                    "  rank {rank}: {} active requests, {} unexpected; in the last wait {}; {}",
                     engine.pt2pt.active(),
-                    engine.pt2pt.unexpected()
+                    engine.pt2pt.unexpected(),
+                    self.unrest.of(rank),
+                    (self.explain)(&engine.transport)
                 );
             }
         }

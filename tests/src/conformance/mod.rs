@@ -17,6 +17,7 @@ mod rank;
 mod single;
 mod storm;
 mod trouble;
+mod unrest;
 
 use fabric::HybridGet;
 

@@ -73,11 +73,11 @@ fn storm_of(seed: u64) {
         let every = pick(&mut rng, &[0, 0, 40, 200]);
         if several {
             let rails = wrapped(rails(ranks, &settings), every, interrupt_primary);
-            run(seed, rails, &moments, rng);
+            run(seed, rails, &moments, rng, |faulty| faulty.inner.explain());
         } else {
             let transports =
                 wrapped(transports(ranks, &settings), every, VerbsTransport::interrupt);
-            run(seed, transports, &moments, rng);
+            run(seed, transports, &moments, rng, |faulty| faulty.inner.explain());
         }
     });
 }
@@ -164,11 +164,18 @@ fn interrupt_primary(rails: &mut Rails, peer: Peer) {
 }
 
 /// A storm during which ports go down and move, and faults change.
-fn run<T: HybridGet>(seed: u64, transports: Vec<T>, moments: &[&str], mut rng: Rng) {
+fn run<T: HybridGet>(
+    seed: u64,
+    transports: Vec<T>,
+    moments: &[&str],
+    mut rng: Rng,
+    explain: fn(&T) -> String,
+) {
     // Some are striped where there are several ports.
     let longest = pick(&mut rng, &[60_000, 600_000]);
     let mut job = Job::new("every fault", seed, transports);
     job.nap(Duration::from_millis(500));
+    job.explain_by(explain);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -6,6 +6,7 @@
 
 use crate::device::PortAddress;
 use crate::ibv::Gid;
+use crate::wireup_msg::Address;
 
 /// Bytes in front of the payload, without the address.
 pub(crate) const HEADER: usize = 52;
@@ -71,6 +72,13 @@ pub(crate) struct SenderAddress {
     pub(crate) mtu: u8,
     /// Largest body of a frame, bytes.
     pub(crate) frame: u32,
+}
+
+impl SenderAddress {
+    /// Returns the address of a process whose datagrams come from UD queue pair `ud_qpn`.
+    pub(crate) fn of(&self, ud_qpn: u32) -> Address {
+        Address { port: self.port, ud_qpn, takes_datagrams: true }
+    }
 }
 
 impl Packet {
