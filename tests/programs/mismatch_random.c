@@ -8,7 +8,7 @@ enum { BARRIER, BCAST, REDUCE, ALLREDUCE, GATHER, SCATTER, ALLGATHER, ALLTOALL, 
 static const char *const names[KINDS] = {"barrier",   "bcast",    "reduce",         "allreduce", "gather", "scatter",
                                          "allgather", "alltoall", "reduce_scatter", "scan"};
 static const int counts[] = {1, 3, 8, 500, 511, 2000, 2046, 2047, 2049, 4100, 5000, 33000, 70000};
-enum { COUNTS = sizeof counts / sizeof counts[0], MAX_COUNT = 70000, MAX_RANKS = 4 };
+enum { COUNTS = sizeof counts / sizeof counts[0], MAX_COUNT = 70000, MAX_RANKS = 16 };
 
 struct call {
     int kind, root, is_max, count, is_nonblocking;
