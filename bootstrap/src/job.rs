@@ -202,8 +202,8 @@ impl Job {
         &self.local
     }
 
-    /// Returns what is not 0 once the process of a rank has ended; `None` if the rank is not on this
-    /// host. Only `mpiexec` says so: another launcher ends the job.
+    /// Returns what is not 0 once the process of a rank has ended; `None` if the rank is not on
+    /// this host. Only `mpiexec` says so: another launcher ends the job.
     pub fn ended(&self, rank: u32) -> Option<&'static AtomicU32> {
         let local = self.local.binary_search(&rank).ok()?;
         Some(self.status_page.entry(local as u32).ended())

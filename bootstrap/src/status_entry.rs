@@ -1,9 +1,8 @@
 //! The entry of one rank on the status page: what it is doing right now.
 //!
 //! A rank writes its own entry with relaxed stores, one at the beginning and one at the end of each
-//! MPI call. The launcher reads all entries when it reports, and writes its own two fields: the rank
-//! in MPI_COMM_WORLD, and that the process has ended. Reading is total: any bits give a
-//! [`Snapshot`].
+//! MPI call. The launcher reads all entries when it reports. It writes two fields: the rank in
+//! MPI_COMM_WORLD, and that the process has ended. Reading is total: any bits give a [`Snapshot`].
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};

@@ -2,8 +2,8 @@
 //!
 //! A record of [`Control::BYTES`] bytes for each rank lies in memory that all of them map, zero at
 //! first. It holds a queue lock for passive synchronisation, a spin lock for accumulates that are
-//! no processor atomics, and the announcement of an access that needs no lock (`guard`). The spin lock's
-//! word has its holder, so that a holder that dies does not keep it.
+//! no processor atomics, and the announcement of an access that needs no lock (`guard`). The word
+//! of the spin lock names its holder, so that a holder that dies does not keep it.
 //!
 //! The queue lock has three counters of 21 bits in one word: `users` deals tickets, `read` and
 //! `write` are the tickets that may begin to read or to write. A reader moves `read` on when it
