@@ -9,7 +9,6 @@ use collectives::{HostSegment, Planner, Thresholds};
 use config::{Knobs, Origin, ProgressMode, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
-use shm_transport::ShmTransport;
 use tcp_transport::TcpTransport;
 use verbs_transport::Rails;
 
@@ -17,7 +16,8 @@ use crate::collective;
 use crate::inter::Rejected;
 use crate::stack::{Endpoint, Inter};
 
-/// Returns topics and texts. Knobs and devices decide them, so no message has to be sent before.
+/// Returns topics and texts. No message has to be sent before; only the memory of another rank of
+/// this host is read, as soon as that rank has started.
 pub(crate) fn explain(
     job: &Job,
     knobs: &Knobs,
@@ -30,11 +30,13 @@ pub(crate) fn explain(
     let mut add = |topic: &str, text: String| lines.push((topic.to_owned(), text));
     match intra {
         Some(intra) => {
-            let has_xpmem = endpoint.intra().is_some_and(ShmTransport::has_xpmem);
             let caps = endpoint.caps(Peer(intra));
-            let obstacle = if has_xpmem { None } else { shm_transport::single_copy_obstacle() };
             add("shared memory", shared_memory(job.local_size == job.size, caps));
-            add("single copy", single_copy(caps, has_xpmem, obstacle.as_deref()));
+            let method = || match endpoint.intra() {
+                Some(transport) => transport.single_copy_from(Peer(intra)),
+                None => Err("there is no shared memory".into()),
+            };
+            add("single copy", single_copy(caps, method));
         }
         None => {
             let why = if job.size == 1 { "the job has one rank" } else { ALONE };
@@ -102,20 +104,19 @@ fn shared_memory(is_whole_job: bool, caps: &Caps) -> String {
 }
 
 /// Describes the method of large messages on a host.
-fn single_copy(caps: &Caps, has_xpmem: bool, obstacle: Option<&str>) -> String {
+fn single_copy(caps: &Caps, method: impl FnOnce() -> Result<&'static str, String>) -> String {
     let (eager, from) = (caps.eager as u64, caps.get_min);
     if from == u64::MAX {
         return "rejected: shm.single_copy = off; auto allows it".into();
     }
-    if let Some(why) = obstacle {
-        return format!("rejected: {why}");
-    }
-    let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
-    let method = if has_xpmem {
-        "XPMEM"
-    } else {
-        "process_vm_readv (the kernel module XPMEM would be faster, and is not loaded)"
+    let method = match method() {
+        Ok("process_vm_readv") => {
+            "process_vm_readv (the kernel module XPMEM would be faster, and is not loaded)"
+        }
+        Ok(method) => method,
+        Err(why) => return format!("rejected: {why}"),
     };
+    let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
     format!("chosen: {method}, for messages{from} while the sender is outside MPI")
 }
 
@@ -252,12 +253,13 @@ mod tests {
             put_min: u64::MAX,
             offload: fabric::Offload::Processor,
         };
-        let text = |get_min, has_xpmem| single_copy(&caps(get_min), has_xpmem, None);
-        assert!(text(1 << 17, true).starts_with("chosen: XPMEM, for messages from 128K on while "));
-        assert!(text(1 << 15, true).starts_with("chosen: XPMEM, for messages while the sender"));
-        assert!(text(1 << 15, false).starts_with("chosen: process_vm_readv ("));
-        assert!(text(u64::MAX, false).starts_with("rejected: shm.single_copy = off; "));
-        let refused = single_copy(&caps(1 << 15), false, Some("a sandbox; use none"));
+        let text = |get_min, method| single_copy(&caps(get_min), || Ok(method));
+        let xpmem = text(1 << 17, "XPMEM");
+        assert!(xpmem.starts_with("chosen: XPMEM, for messages from 128K on while "));
+        assert!(text(1 << 15, "XPMEM").starts_with("chosen: XPMEM, for messages while the sender"));
+        assert!(text(1 << 15, "process_vm_readv").starts_with("chosen: process_vm_readv ("));
+        assert!(text(u64::MAX, "XPMEM").starts_with("rejected: shm.single_copy = off; "));
+        let refused = single_copy(&caps(1 << 15), || Err("a sandbox; use none".into()));
         assert_eq!(refused, "rejected: a sandbox; use none");
     }
 

@@ -122,6 +122,13 @@ impl ShmTransport {
         self.own.probe.segment.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns the method of single copy from the memory of a rank of this host, once it has
+    /// started; otherwise why there is none, with the remedy.
+    pub fn single_copy_from(&self, peer: Peer) -> Result<&'static str, String> {
+        let local = self.peers.local(peer).ok_or("the rank is on another host")?;
+        single_copy::describe(&self.segment.control(local).probe)
+    }
+
     #[inline]
     pub(crate) fn caps_of(&self, peer: Peer) -> &Caps {
         match self.outbound.get(peer.0 as usize) {

@@ -71,6 +71,6 @@ pub use control::COLL_SEGMENTS;
 #[cfg(not(loom))]
 pub use segment::{Segment, SegmentError, fallocate_is_refused};
 #[cfg(not(loom))]
-pub use single_copy::{SingleCopy, obstacle as single_copy_obstacle, permit_descendants_of};
+pub use single_copy::{SingleCopy, permit_descendants_of};
 #[cfg(not(loom))]
 pub use window::WindowRange;

@@ -15,11 +15,15 @@
 mod xpmem;
 
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use fabric::UserBuf;
 
 use crate::control::Probe;
 use crate::sync::Ordering;
+
+/// The longest wait for a peer that is to be described.
+const MAX_START: Duration = Duration::from_secs(10);
 
 /// Which kinds of single copy are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,33 +70,45 @@ pub fn permit_descendants_of(process: u32) {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(process), 0, 0, 0) };
 }
 
-/// Returns why the system lets no process read the memory of another one, with the remedy, as far
-/// as that is known before a pair is probed.
-pub fn obstacle() -> Option<String> {
+/// Probes a peer for `--explain`, and waits for it to start. Returns the method of single copy from
+/// its memory, or why there is none, with the remedy.
+pub(crate) fn describe(probe: &Probe) -> Result<&'static str, String> {
+    let start = Instant::now();
+    loop {
+        match Access::probe(probe) {
+            Access::Attached(_) => return Ok("XPMEM"),
+            Access::Readv(_) => return Ok("process_vm_readv"),
+            Access::Refused => return Err(obstacle()),
+            Access::Unprobed if start.elapsed() > MAX_START => {
+                return Err(format!("a rank has not started within {} s", MAX_START.as_secs()));
+            }
+            Access::Unprobed => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Returns why this process may not read the memory of another one.
+fn obstacle() -> String {
     let (from, mut into) = (1_u64, [0; 8]);
     // SAFETY: eight bytes of our own that are valid for writes.
     let into = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
     let me = std::process::id();
     if copy(me, std::ptr::from_ref(&from) as u64, into, libc::process_vm_readv) != Outcome::Done {
-        return Some(
-            "a sandbox refuses process_vm_readv: start a container with --cap-add=SYS_PTRACE, or \
-             with a seccomp profile that allows it"
-                .into(),
+        return "a sandbox refuses process_vm_readv: start a container with \
+                --cap-add=SYS_PTRACE, or with a seccomp profile that allows it"
+            .into();
+    }
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let scope = scope.trim();
+    if scope == "3" || (scope == "2" && !may_trace()) {
+        return format!(
+            "kernel.yama.ptrace_scope is {scope}: `sysctl kernel.yama.ptrace_scope=1` lets ranks \
+             read each other's memory"
         );
     }
-    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
-    let is_refused = match scope.trim() {
-        "2" => !may_trace(),
-        "3" => true,
-        _ => false,
-    };
-    is_refused.then(|| {
-        format!(
-            "kernel.yama.ptrace_scope is {}: `sysctl kernel.yama.ptrace_scope=1` lets ranks read \
-             each other's memory",
-            scope.trim()
-        )
-    })
+    "ranks cannot read each other's memory: each is in a container that hides the others; \
+     `podman run --pid=host`, without `--userns`, shows them"
+        .into()
 }
 
 /// Returns whether this process may trace any other (CAP_SYS_PTRACE).
