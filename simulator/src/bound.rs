@@ -1,9 +1,9 @@
 //! Lower bounds: what no algorithm can beat on a machine of the same costs.
 //!
 //! Three things bound a collective. Word must get from one host to all others, at best along the
-//! greedy tree in which each informed host informs others as fast as the gap allows (Karp et al.,
-//! "Optimal broadcast and summation in the LogP model", 1993); the ranks of a host may send at the
-//! same time. The adapter of some host must move a least number of bytes. And the processors must
+//! greedy tree in which each informed host informs others as fast as it can (Karp et al., "Optimal
+//! broadcast and summation in the LogP model", 1993). One rank of a host is informed first; each
+//! rank pays its overhead for each message, and all share the gap of the adapter. The adapter of some host must move a least number of bytes. And the processors must
 //! combine operands, and copy where they share an adapter. The bound is the largest of the three;
 //! therefore it may be too low, never too high.
 
@@ -29,25 +29,40 @@ fn latency_bound(machine: &Machine, call: &Call) -> Time {
     let within =
         if machine.ranks_per_host > 1 { machine.link(LinkKind::Cache).latency } else { Time::ZERO };
     let network = machine.link(LinkKind::Switch);
-    let step = step(network, bytes, machine.ranks_per_host);
-    greedy_tree(machine.used_hosts(), network, bytes, step) + within
+    let host = Host { link: network, ranks: machine.ranks_per_host, within };
+    greedy_tree(machine.used_hosts(), &host, bytes) + within
 }
 
-/// The least time from one message of a host to its next one. Several ranks share the overheads.
-fn step(link: &Link, bytes: u64, ranks_per_host: u32) -> Time {
-    let gap = link.occupied(bytes);
-    if ranks_per_host == 1 { gap.max(link.overhead) } else { gap }
+/// A host that informs others.
+struct Host<'a> {
+    link: &'a Link,
+    ranks: u32,
+    /// The least time from its first informed rank to another one.
+    within: Time,
 }
 
-/// The time until the last of `nodes` is informed, if each sends a message every `step`.
-fn greedy_tree(nodes: u32, link: &Link, bytes: u64, step: Time) -> Time {
-    let mut ready = BinaryHeap::from([Reverse(Time::ZERO)]);
+impl Host<'_> {
+    /// The least time from the moment when its first rank is informed to the start of message
+    /// `index` to another host. The messages before it have taken the adapter; some rank has sent
+    /// its share of them; and a second one comes from another rank, or from the first once more.
+    fn send_start(&self, index: u32, bytes: u64) -> Time {
+        let by_adapter = self.link.occupied(bytes).times(index.into());
+        let by_ranks = self.link.overhead.times((index / self.ranks).into());
+        let second = if index > 0 { self.within.min(self.link.overhead) } else { Time::ZERO };
+        by_adapter.max(by_ranks).max(second)
+    }
+}
+
+/// The time until the last of `nodes` hosts is informed.
+fn greedy_tree(nodes: u32, host: &Host, bytes: u64) -> Time {
+    // When a host can send next, how many messages it has sent, and when it was informed.
+    let mut ready = BinaryHeap::from([Reverse((Time::ZERO, 0, Time::ZERO))]);
     let mut last = Time::ZERO;
     for _ in 1..nodes {
-        let Some(Reverse(at)) = ready.pop() else { break };
-        last = at + link.one_way(bytes);
-        ready.push(Reverse(at + step));
-        ready.push(Reverse(last));
+        let Some(Reverse((at, sent, informed))) = ready.pop() else { break };
+        last = at + host.link.one_way(bytes);
+        ready.push(Reverse((informed + host.send_start(sent + 1, bytes), sent + 1, informed)));
+        ready.push(Reverse((last, 0, last)));
     }
     last
 }
@@ -117,9 +132,24 @@ mod tests {
     #[test]
     fn the_greedy_tree_is_that_of_the_paper() {
         // Figure 1 of Karp et al.: P = 8, L = 6, g = 4, o = 2 takes 24 cycles.
-        let link = link(6.0, 2.0, 4.0);
-        assert_eq!(greedy_tree(8, &link, 0, step(&link, 0, 1)), Time::from_us(24.0));
-        assert_eq!(greedy_tree(1, &link, 0, step(&link, 0, 1)), Time::ZERO);
+        let host = Host { link: &link(6.0, 2.0, 4.0), ranks: 1, within: Time::ZERO };
+        assert_eq!(greedy_tree(8, &host, 0), Time::from_us(24.0));
+        assert_eq!(greedy_tree(1, &host, 0), Time::ZERO);
+    }
+
+    #[test]
+    fn ranks_of_a_host_share_the_adapter_and_pay_for_each_message() {
+        let us = Time::from_us;
+        let host = |ranks, overhead, gap| {
+            let (link, within) = (link(6.0, overhead, gap), us(1.0));
+            let host = Host { link: &link, ranks, within };
+            [0, 1, 2, 3, 4].map(|index| host.send_start(index, 0))
+        };
+        // Two ranks send a message each every 3 us, the second from when it is informed.
+        assert_eq!(host(2, 3.0, 0.1), [0.0, 1.0, 3.0, 3.0, 6.0].map(us));
+        assert_eq!(host(2, 3.0, 4.0), [0.0, 4.0, 8.0, 12.0, 16.0].map(us));
+        // The first rank may be done with its first message before another one is informed.
+        assert_eq!(host(8, 0.5, 0.1), [0.0, 0.5, 0.5, 0.5, 0.5].map(us));
     }
 
     #[test]
