@@ -23,6 +23,8 @@ pub enum Algorithm {
     Linear,
     /// Scatter, then the pieces round the ring.
     ScatterRing,
+    /// Scatter, then the pieces are exchanged across each bit of the rank.
+    ScatterDoubling,
     /// All data is exchanged across each bit of the rank.
     RecursiveDoubling,
     /// Bruck's logarithmic algorithms.
@@ -74,10 +76,11 @@ pub(crate) struct Limits {
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 19] = [
+    pub const NAMES: [(&'static str, Algorithm); 20] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
+        ("scatter-doubling", Algorithm::ScatterDoubling),
         ("recursive-doubling", Algorithm::RecursiveDoubling),
         ("bruck", Algorithm::Bruck),
         ("ring", Algorithm::Ring),
@@ -143,6 +146,7 @@ impl Algorithm {
                 Radix,
             ) => true,
             (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear | Chain | BinaryTree) => true,
+            (CollArgs::Bcast { .. }, ScatterDoubling) => pos.size.is_power_of_two(),
             (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Linear) => true,
             (CollArgs::Allgather { .. }, RecursiveDoubling) => pos.size.is_power_of_two(),
             (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, Bruck | Ring) => true,
@@ -222,6 +226,7 @@ impl Algorithm {
             Algorithm::Chain => bcast::chain(b, pos, root, data, limits.piece),
             Algorithm::BinaryTree => bcast::binary_tree(b, pos, root, data, limits.piece),
             Algorithm::ScatterRing => bcast::scatter_ring(b, pos, root, data),
+            Algorithm::ScatterDoubling => bcast::scatter_doubling(b, pos, root, data),
             Algorithm::Linear => bcast::linear(b, pos, root, data),
             Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
             _ => bcast::binomial(b, pos, root, data),

@@ -184,7 +184,15 @@ impl Levels<'_> {
     /// Writes a stage among one rank of each group, this one among them. They are numbered as the
     /// groups.
     fn between(&self, b: &mut Builder, ranks: &Arc<[u32]>, args: &CollArgs) {
-        let pos = Position::between(self.group, self.groups);
+        let pos = Position::between(self.group, self.groups, 1);
+        b.among(ranks, |b| self.stages.write_by_messages(b, args, pos));
+    }
+
+    /// Writes the stage of the own lane between groups, if there is one.
+    fn in_lane(&self, b: &mut Builder, args: &CollArgs) {
+        let lanes = self.groups.lanes();
+        let Some(ranks) = lanes.get(self.me as usize) else { return };
+        let pos = Position::between(self.group, self.groups, lanes.len() as u32);
         b.among(ranks, |b| self.stages.write_by_messages(b, args, pos));
     }
 }

@@ -15,33 +15,35 @@ pub struct Position<'t> {
     topology: Option<&'t Topology>,
     levels: Option<&'t Grouping>,
     hosts: u32,
+    lanes: u32,
 }
 
 impl<'t> Position<'t> {
     /// A position on one host, unknown inside.
     pub fn new(rank: u32, size: u32) -> Position<'static> {
-        Position { rank, size, topology: None, levels: None, hosts: 1 }
+        Position { rank, size, topology: None, levels: None, hosts: 1, lanes: 1 }
     }
 
     /// A position in a group of a split.
     pub(crate) fn within(me: u32, group: u32, split: &'t Grouping) -> Position<'t> {
         let size = split.members(group).len() as u32;
         let hosts = if split.level() == Level::Switch { size } else { 1 };
-        Position { rank: me, size, topology: None, levels: split.within(group), hosts }
+        Position { rank: me, size, topology: None, levels: split.within(group), hosts, lanes: 1 }
     }
 
-    /// A position among ranks of which each is in a group of its own.
-    pub(crate) fn between(group: u32, split: &'t Grouping) -> Position<'t> {
+    /// A position among ranks of which each is in a group of its own; so many ranks of each group
+    /// do the same for a part of the data each.
+    pub(crate) fn between(group: u32, split: &'t Grouping, lanes: u32) -> Position<'t> {
         let size = split.count();
         let hosts = if split.level() as u32 <= Level::Host as u32 { size } else { 1 };
-        Position { rank: group, size, topology: None, levels: split.between(), hosts }
+        Position { rank: group, size, topology: None, levels: split.between(), hosts, lanes }
     }
 
     /// A position in a table of all ranks.
     pub fn in_topology(rank: u32, topology: &'t Topology) -> Position<'t> {
         let hosts = topology.groups(Level::Host);
         let levels = topology.split();
-        Position { rank, size: topology.size(), topology: Some(topology), levels, hosts }
+        Position { rank, size: topology.size(), topology: Some(topology), levels, hosts, lanes: 1 }
     }
 
     /// The rank `by` places further round the ring; `by <= size`.
@@ -83,6 +85,11 @@ impl<'t> Position<'t> {
     /// How many hosts the ranks are on.
     pub fn hosts(self) -> u32 {
         self.hosts
+    }
+
+    /// How many ranks of each host take part, each in a stage like this one.
+    pub(crate) fn lanes(self) -> u32 {
+        self.lanes
     }
 
     /// How compositions split the ranks.

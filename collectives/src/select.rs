@@ -24,6 +24,8 @@ pub struct Rule {
     pub kind: CollectiveKind,
     /// From this many bytes ([`CollArgs::bytes`]) on.
     pub bytes: u64,
+    /// From this many bytes on of all ranks of a host that are in stages like this one.
+    pub host_bytes: u64,
     /// From this many ranks on.
     pub ranks: u32,
     /// From this many hosts on.
@@ -39,7 +41,16 @@ pub struct Rule {
 impl Rule {
     /// A rule without conditions.
     pub const fn new(kind: CollectiveKind, algorithm: Algorithm) -> Rule {
-        Rule { kind, bytes: 0, ranks: 0, hosts: 0, ranks_per_host: 0, level: None, algorithm }
+        Rule {
+            kind,
+            bytes: 0,
+            host_bytes: 0,
+            ranks: 0,
+            hosts: 0,
+            ranks_per_host: 0,
+            level: None,
+            algorithm,
+        }
     }
 }
 
@@ -161,6 +172,7 @@ impl Selection {
         let fits = |rule: &&Rule| {
             rule.kind == kind
                 && bytes >= rule.bytes
+                && bytes.saturating_mul(pos.lanes().into()) >= rule.host_bytes
                 && pos.size >= rule.ranks
                 && pos.hosts() >= rule.hosts
                 && pos.size / pos.hosts().max(1) >= rule.ranks_per_host
@@ -412,11 +424,16 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
     }
 }
 
+/// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.
+const SCATTER_MIN: u64 = 48 << 10;
+
 /// Operations that move data.
 fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     use Algorithm::*;
     use CollectiveKind as Of;
     rules.extend([
+        // A tree would send a vector many times through the adapter of each host.
+        Rule { hosts: 8, host_bytes: SCATTER_MIN, ..rule(Of::Bcast, 0, 0, ScatterDoubling) },
         rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
         between_hosts(Of::Barrier, Radix),
         between_hosts(Of::Bcast, Radix),

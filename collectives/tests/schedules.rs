@@ -777,15 +777,8 @@ fn every_rule_of_the_table_can_be_reached_and_overridden() {
     let args = CollArgs::Allreduce { input: run, output: run, commutative: true };
     let pos = Position::new(0, 6);
     assert_eq!(selection.choose(&args, pos, false), collectives::Algorithm::RecursiveDoubling);
-    let rule = Rule {
-        kind: CollectiveKind::Allreduce,
-        bytes: 8,
-        ranks: 6,
-        hosts: 0,
-        ranks_per_host: 0,
-        level: None,
-        algorithm: collectives::Algorithm::Ring,
-    };
+    let ring = Rule::new(CollectiveKind::Allreduce, collectives::Algorithm::Ring);
+    let rule = Rule { bytes: 8, ranks: 6, ..ring };
     selection.prefer(rule);
     assert_eq!(selection.choose(&args, pos, false), collectives::Algorithm::Ring);
     let ordered = CollArgs::Allreduce { input: run, output: run, commutative: false };

@@ -63,16 +63,7 @@ fn a_wrong_schedule_is_found() {
     let machine = machine(3, 1, "");
     let call = Call::new(Operation::Allreduce, 64 << 10);
     let mut ring = selection();
-    let kind = CollectiveKind::Allreduce;
-    ring.prefer(Rule {
-        kind,
-        bytes: 0,
-        ranks: 0,
-        hosts: 0,
-        ranks_per_host: 0,
-        level: None,
-        algorithm: Algorithm::Ring,
-    });
+    ring.prefer(Rule::new(CollectiveKind::Allreduce, Algorithm::Ring));
     assert!(simulate(&machine, call, &ring).is_checked);
     let wrong = Simulation::new(&machine, Call { root: 3, ..call }, &ring, true);
     assert_eq!(wrong.err().unwrap().to_string(), "invalid root 3: must be 0 to 2");
@@ -104,6 +95,25 @@ fn a_binomial_tree_takes_its_depth() {
     // The root sends three messages at once; the last of them goes to a leaf.
     let broad = simulate(&machine, Call::new(Operation::Bcast, 8), &selection());
     assert!(broad.time < outcome.time, "{}", broad.time);
+}
+
+#[test]
+fn a_long_broadcast_over_many_hosts_is_scattered() {
+    let mut tree = selection();
+    let rules = "bcast hosts=2 ranks_per_host=2 lanes; bcast hosts=2 radix";
+    tree.prefer_all(rule_text::parse(rules, |_| None).unwrap());
+    let times = |machine: &Machine, bytes| {
+        let call = Call::new(Operation::Bcast, bytes);
+        [&tree, &selection()].map(|by| simulate(machine, call, by).time)
+    };
+    let wide = machine(64, 8, "");
+    let [by_tree, scattered] = times(&wide, 1 << 20);
+    assert!(scattered.times(3) < by_tree.times(2), "{scattered}, by a tree {by_tree}");
+    // A lane of eight has a part of 16 KiB; one rank alone on its host, with as much, takes a tree.
+    let [by_tree, scattered] = times(&wide, 128 << 10);
+    assert!(scattered < by_tree, "{scattered}, by a tree {by_tree}");
+    let [by_tree, chosen] = times(&machine(64, 1, ""), 16 << 10);
+    assert_eq!(chosen, by_tree);
 }
 
 #[test]

@@ -32,6 +32,22 @@ pub fn linear(b: &mut Builder, pos: Position, root: u32, data: Extent) {
 /// A rank is never sent the data that it received for its subtree; therefore the root's buffer is
 /// never written.
 pub fn scatter_ring(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    scatter_and_collect(b, pos, root, data, ring);
+}
+
+/// The same with the pieces exchanged by recursive doubling, among a power of two ranks: as many
+/// bytes in log2 size messages.
+pub fn scatter_doubling(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    scatter_and_collect(b, pos, root, data, doubling);
+}
+
+fn scatter_and_collect(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    data: Extent,
+    collect: fn(&mut Builder, Binomial, Extent),
+) {
     let tree = Binomial::new(pos, root);
     let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
     if tree.node == 0 {
@@ -39,7 +55,7 @@ pub fn scatter_ring(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     }
     scatter(b, tree, bytes);
     b.round();
-    ring(b, tree, bytes);
+    collect(b, tree, bytes);
     if tree.node != 0 {
         b.round();
         b.copy(bytes, data);
@@ -62,16 +78,36 @@ fn scatter(b: &mut Builder, tree: Binomial, bytes: Extent) {
     }
 }
 
+/// True when a node has received a piece for its subtree.
+fn owns(tree: Binomial, node: u32, index: u32) -> bool {
+    (node..node + tree.weight(node)).contains(&index)
+}
+
+/// In each step a node has the pieces of all nodes that differ from it in lower bits, and exchanges
+/// them with the node across the next bit.
+fn doubling(b: &mut Builder, tree: Binomial, bytes: Extent) {
+    for count in (0..tree.size.trailing_zeros()).map(|bit| 1 << bit) {
+        let partner = tree.node ^ count;
+        let (theirs, mine) = (partner & !(count - 1), tree.node & !(count - 1));
+        if !owns(tree, tree.node, theirs) {
+            b.recv(tree.rank(partner), pieces(tree, bytes, theirs, count));
+        }
+        if !owns(tree, partner, mine) {
+            b.send(tree.rank(partner), pieces(tree, bytes, mine, count));
+        }
+        b.round();
+    }
+}
+
 fn ring(b: &mut Builder, tree: Binomial, bytes: Extent) {
     let here = Position::new(tree.node, tree.size);
     let (next, previous) = (here.ahead(1), here.behind(1));
-    let owns = |node: u32, index: u32| (node..node + tree.weight(node)).contains(&index);
     for step in 1..tree.size {
         let (incoming, outgoing) = (here.behind(step), here.behind(step - 1));
-        if !owns(here.rank, incoming) {
+        if !owns(tree, here.rank, incoming) {
             b.recv(tree.rank(previous), pieces(tree, bytes, incoming, 1));
         }
-        if !owns(next, outgoing) {
+        if !owns(tree, next, outgoing) {
             b.send(tree.rank(next), pieces(tree, bytes, outgoing, 1));
         }
         b.round();

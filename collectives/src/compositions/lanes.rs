@@ -43,10 +43,7 @@ pub(super) fn allreduce(b: &mut Builder, levels: &Levels, input: Extent, output:
     let parts = Parts::new(levels, input.count);
     let mine = output.range(&parts.of(levels.me));
     reduce_in_group(b, levels, &parts, input, mine);
-    if let Some(lane) = levels.groups.lanes().get(levels.me as usize) {
-        let over_groups = CollArgs::Allreduce { input: mine, output: mine, commutative: true };
-        levels.between(b, lane, &over_groups);
-    }
+    levels.in_lane(b, &CollArgs::Allreduce { input: mine, output: mine, commutative: true });
     allgather_in_group(b, levels, &parts, output);
 }
 
@@ -68,12 +65,10 @@ pub(super) fn reduce(
     };
     reduce_in_group(b, levels, &parts, input, mine);
     let is_at_root = levels.group == root_group;
-    if let Some(lane) = levels.groups.lanes().get(levels.me as usize) {
-        let output = is_at_root.then_some(mine);
-        let over_groups =
-            CollArgs::Reduce { root: root_group, input: mine, output, commutative: true };
-        levels.between(b, lane, &over_groups);
-    }
+    let at_root = is_at_root.then_some(mine);
+    let over_groups =
+        CollArgs::Reduce { root: root_group, input: mine, output: at_root, commutative: true };
+    levels.in_lane(b, &over_groups);
     if is_at_root {
         let all = output.map(|output| parts.split(output, levels.local_size()));
         // The root's own part lies in place.
@@ -100,9 +95,7 @@ pub(super) fn bcast(b: &mut Builder, levels: &Levels, root: u32, data: Extent) {
         let own = (!is_root).then_some(mine);
         levels.in_group(b, &CollArgs::Scatterv { root: root_index, all: all.as_deref(), own });
     }
-    if let Some(lane) = levels.groups.lanes().get(levels.me as usize) {
-        levels.between(b, lane, &CollArgs::Bcast { root: root_group, data: mine });
-    }
+    levels.in_lane(b, &CollArgs::Bcast { root: root_group, data: mine });
     match is_at_root {
         true => levels.in_group(b, &CollArgs::Bcast { root: root_index, data: bytes }),
         false => allgather_in_group(b, levels, &parts, bytes),
