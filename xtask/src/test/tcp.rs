@@ -3,8 +3,8 @@
 //!
 //! The cases: C programs over IPv4, IPv6 and both; several connections to a peer, and few; a link
 //! that is down for some time; bad weather (`weather`). Thoroughly: all C programs and mpi4py's
-//! tests over four hosts, and all in bad weather. Each rank reports what it sent, which proves that
-//! TCP carried it.
+//! tests over four hosts, and more of them in bad weather. Each rank reports what it sent, which
+//! proves that TCP carried it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
