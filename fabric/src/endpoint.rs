@@ -48,6 +48,7 @@ const NO_CAPS: Caps = Caps {
     get_min: u64::MAX,
     put_min: u64::MAX,
     offload: Offload::Processor,
+    late_puts: false,
 };
 
 #[cold]

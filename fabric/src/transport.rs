@@ -32,6 +32,9 @@ pub struct Caps {
     pub put_min: u64,
     /// Who carries out one-sided transfers.
     pub offload: Offload,
+    /// A put may be in memory only after it has ended: before a frame that is posted to the same
+    /// peer afterwards arrives, and before a get from it reads. A third process may find it absent.
+    pub late_puts: bool,
 }
 
 /// Who carries out one-sided transfers, and towards whom its atomics are atomic. Ordered.

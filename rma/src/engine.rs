@@ -168,6 +168,7 @@ impl Engine {
                 if let Some(target) = window.targets.get_mut(&rank) {
                     target.lost = target.is_used().then(|| error.clone());
                     (target.unacked, target.is_dirty, target.atomics) = (0, false, 0);
+                    target.unconfirmed = None;
                 }
             }
         }

@@ -9,7 +9,7 @@
 //! operation travels in frames (`wire`), which the target serves whenever it makes progress.
 //! Completion: frames of a pair stay in order; therefore one acknowledged frame after them shows
 //! that all operations before it are done. Operations that return data and those of a device are
-//! counted as well.
+//! counted as well. Puts of a device that places late are confirmed by a read (`confirm`).
 //! Accumulates are executed by processors of the target's host, and single words of 8 bytes by a
 //! device (`device_atomic`) in windows where all accesses agree on that; for each element by the
 //! same method on every way (`element`). Therefore they are atomic towards each other, and in the
@@ -18,13 +18,16 @@
 //! Invariants: nothing that a peer sends can panic the engine or make it touch memory outside of
 //! the window. Memory grows with the targets used and the operations under way.
 
-#![deny(unsafe_code)] // allowed in `atomic`, `attached`, `control`, `device_atomic` and `mailbox`
+// Allowed in `atomic`, `attached`, `confirmation`, `control`, `device_atomic` and `mailbox`.
+#![deny(unsafe_code)]
 
 mod atomic;
 mod attached;
 mod blocked_on;
 mod check;
 mod combine;
+mod confirm;
+mod confirmation;
 mod conflict;
 mod control;
 mod deferred;

@@ -9,6 +9,7 @@ use objects::op::BuiltinOp;
 use objects::{Buffer, Error};
 
 use crate::attached::Lookup;
+use crate::confirmation::Confirmation;
 use crate::device_atomic::DeviceAtomic;
 use crate::element::{Element, MAX_SIZE};
 use crate::segment::{Cursor, Layout};
@@ -34,6 +35,8 @@ pub(crate) enum Path {
     Lookup(Box<Lookup>),
     /// A device changes one element.
     Atomic(Box<DeviceAtomic>),
+    /// A device confirms the puts before it.
+    Confirm(Box<Confirmation>),
 }
 
 /// An operation under way.

@@ -11,11 +11,11 @@
 //! What a device does: puts and gets of contiguous local memory whose runs at the target are few or
 //! long, a transfer for each run. Accumulates are in `device_atomic`.
 //!
-//! Completion: a put has ended when its bytes are in place, before any frame posted afterwards. An
-//! operation of a device is over when its transfers have ended; a flush waits for that and sends
-//! nothing. The frame that unlocks a target or ends an access epoch is posted after the flush of
-//! the operations before it. Transfers and frames overtake each other only within an epoch, where
-//! operations are not ordered.
+//! Completion: a put has ended when its bytes are in place before any frame posted afterwards. An
+//! operation of a device is over when its transfers have ended; a flush waits for that, and for the
+//! confirmation of puts where the device places late (`confirm`). The frame that unlocks a target
+//! or ends an access epoch is posted after the flush of the operations before it. Transfers and
+//! frames overtake each other only within an epoch, where operations are not ordered.
 //!
 //! A device that refuses: the operation starts anew in frames, which changes nothing, and is over
 //! when what was under way has ended too. Later operations on that target travel in frames.
@@ -29,6 +29,7 @@ use objects::op::{BuiltinOp, Primitive};
 use objects::{Class, Error};
 
 use crate::attached::Lookup;
+use crate::confirmation::Unconfirmed;
 use crate::device_atomic::{DeviceAtomic, word};
 use crate::engine::{Engine, Posted};
 use crate::operations::{Action, Operation, Path};
@@ -118,6 +119,7 @@ impl Engine {
         if self.would_overtake(id) {
             self.use_frames(id);
         }
+        let is_late = endpoint.caps(peer).late_puts;
         while let Some(operation) = self.operations.find(id) {
             let mut cursor = operation.cursor;
             let (region, what, at) = match &mut operation.path {
@@ -126,6 +128,12 @@ impl Engine {
                 Path::Lookup(lookup) => {
                     lookup.is_begun = true;
                     (lookup.table, OneSided::Get(lookup.memory()), 0)
+                }
+                Path::Confirm(confirmation) if confirmation.is_begun => break,
+                Path::Confirm(confirmation) => {
+                    confirmation.is_begun = true;
+                    let last = confirmation.last;
+                    (last.region, OneSided::Get(confirmation.memory()), last.at)
                 }
                 Path::Atomic(_) if operation.layout.next_run(&mut cursor).is_none() => break,
                 Path::Atomic(atomic) => {
@@ -142,8 +150,10 @@ impl Engine {
             let is_lookup = matches!(operation.path, Path::Lookup(_));
             match begun {
                 Transfer::NoSpace => {
-                    if let Path::Lookup(lookup) = &mut operation.path {
-                        lookup.is_begun = false;
+                    match &mut operation.path {
+                        Path::Lookup(lookup) => lookup.is_begun = false,
+                        Path::Confirm(confirmation) => confirmation.is_begun = false,
+                        _ => {}
                     }
                     return Ok(Begun::Some);
                 }
@@ -158,6 +168,10 @@ impl Engine {
                     if is_started && matches!(operation.path, Path::Atomic(_)) {
                         let (window, target) = (operation.window, operation.target);
                         count_atomics(&mut self.windows, window, target, 1);
+                    } else if is_started && is_late && matches!(what, OneSided::Put(_)) {
+                        let at = at + what.memory().len() as u64 - 1;
+                        let last = Unconfirmed { region, at };
+                        note_put(&mut self.windows, operation, last);
                     }
                     if !is_lookup {
                         operation.cursor = cursor;
@@ -306,6 +320,13 @@ fn count_atomics(windows: &mut Windows, window: u64, target: u32, change: i32) {
     if let Some(window) = windows.get_mut(&window) {
         let atomics = &mut window.target(target).atomics;
         *atomics = atomics.saturating_add_signed(change);
+    }
+}
+
+/// Records a put that the device may report before it is in memory.
+fn note_put(windows: &mut Windows, operation: &Operation, last: Unconfirmed) {
+    if let Some(window) = windows.get_mut(&operation.window) {
+        window.target(operation.target).unconfirmed = Some(last);
     }
 }
 

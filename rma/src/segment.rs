@@ -88,6 +88,10 @@ pub(crate) enum Space {
 }
 
 impl Layout {
+    /// No elements.
+    pub(crate) const NONE: Layout =
+        Layout { segments: Segments::Many(Vec::new()), size: 1, extent: 1 };
+
     /// Describes `count` elements of `datatype` at `disp` bytes; `size` and `extent` are those of
     /// its basic elements (1 and 1: bytes).
     pub(crate) fn new(

@@ -275,10 +275,15 @@ impl Engine {
         let state = self.window_mut(window)?;
         let Some(used) = state.targets.get_mut(&target) else { return Ok(()) };
         if std::mem::take(&mut used.is_dirty) {
+            used.unconfirmed = None;
             used.unacked += 1;
             self.send_step(window, target, Step::Flush)?;
-            self.settle(endpoint);
+        } else if used.unconfirmed.is_some() {
+            self.confirm(window, target)?;
+        } else {
+            return Ok(());
         }
+        self.settle(endpoint);
         Ok(())
     }
 
@@ -294,7 +299,11 @@ impl Engine {
 
     /// Returns the outcome of a flush of `target` (`None`: of all) once it has ended.
     pub fn poll_flush(&mut self, window: u64, target: Option<u32>) -> Option<Result<()>> {
-        self.poll_targets(window, target, |target| target.active == 0 && target.unacked == 0)
+        if let Err(error) = self.confirm_ended(window, target) {
+            return Some(Err(error));
+        }
+        let is_done = |it: &Target| it.active == 0 && it.unacked == 0 && it.unconfirmed.is_none();
+        self.poll_targets(window, target, is_done)
     }
 
     /// Returns the outcome of a local flush once the local memory of all operations is free and,
@@ -369,7 +378,7 @@ impl Engine {
                 Ok(())
             }
             _ => {
-                used.is_dirty = false;
+                (used.is_dirty, used.unconfirmed) = (false, None);
                 used.unacked += 1;
                 self.send_step(window, target, Step::Unlock)?;
                 self.settle(endpoint);
@@ -471,7 +480,7 @@ impl Engine {
         state.epochs.complete();
         for &rank in &group {
             if let Some(target) = state.targets.get_mut(&rank) {
-                target.is_dirty = false;
+                (target.is_dirty, target.unconfirmed) = (false, None);
             }
         }
         let send = |done: Result<()>, &rank: &u32| {

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::attached::{self, Attached};
 use crate::combine::{Executor, SHORT_MAX, Sharing};
+use crate::confirmation::Unconfirmed;
 use crate::conflict::{Check, Hooks};
 use crate::control::Control;
 use crate::deferred::Deferred;
@@ -110,6 +111,8 @@ pub(crate) struct Target {
     pub(crate) is_dirty: bool,
     /// Flushes and unlocks that are not acknowledged.
     pub(crate) unacked: u32,
+    /// A device has reported puts, of which this is the last byte, before they are in memory.
+    pub(crate) unconfirmed: Option<Unconfirmed>,
     /// Atomics of a device that are under way.
     pub(crate) atomics: u32,
     pub(crate) lock: LockState,
@@ -121,7 +124,7 @@ pub(crate) struct Target {
 impl Target {
     /// Returns true while a flush has something to complete.
     pub(crate) fn is_used(&self) -> bool {
-        self.active > 0 || self.is_dirty || self.unacked > 0
+        self.active > 0 || self.is_dirty || self.unacked > 0 || self.unconfirmed.is_some()
     }
 }
 

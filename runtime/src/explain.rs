@@ -252,6 +252,7 @@ mod tests {
             get_min,
             put_min: u64::MAX,
             offload: fabric::Offload::Processor,
+            late_puts: false,
         };
         let text = |get_min, method| single_copy(&caps(get_min), || Ok(method));
         let xpmem = text(1 << 17, "XPMEM");

@@ -237,5 +237,6 @@ fn caps(segment: &Segment, settings: &Settings) -> Caps {
         },
         put_min: u64::MAX,
         offload: Offload::Processor,
+        late_puts: false,
     }
 }

@@ -269,6 +269,7 @@ fn limits(settings: &Settings, max_links: usize) -> Limits {
         get_min: busy_eager as u64 + 1,
         put_min: u64::MAX,
         offload: Offload::Processor,
+        late_puts: false,
     };
     Limits { idle, busy: Caps { eager: busy_eager, ..idle }, max_links }
 }

@@ -63,6 +63,7 @@ const UNSAFE: &[&str] = &[
     "progress/src/thread.rs",
     "progress/src/waiter.rs",
     "rma/src/attached.rs",
+    "rma/src/confirmation.rs",
     "rma/src/control.rs",
     "rma/src/device_atomic.rs",
     "rma/src/mailbox.rs",

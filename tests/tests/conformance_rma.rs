@@ -36,6 +36,7 @@ const ROUGH: Options = Options {
         get_min: u64::MAX,
         put_min: u64::MAX,
         offload: Offload::Processor,
+        late_puts: false,
     },
     max_delay: 40,
     max_in_flight: 3,

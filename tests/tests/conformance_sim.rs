@@ -20,6 +20,7 @@ const ROUGH: Options = Options {
         get_min: 3000,
         put_min: u64::MAX,
         offload: Offload::Processor,
+        late_puts: false,
     },
     max_delay: 40,
     max_in_flight: 3,

@@ -35,7 +35,10 @@ impl Config {
             ATOMIC_GLOBAL => Offload::GlobalAtomics,
             _ => Offload::DeviceAtomics,
         };
-        let caps = Caps { frame, eager: settings.eager_max, get_min, put_min, offload };
+        let eager = settings.eager_max;
+        // Software places a write before it acknowledges it; hardware need not.
+        let late_puts = !port.is_emulated;
+        let caps = Caps { frame, eager, get_min, put_min, offload, late_puts };
         let send_depth = settings.credits + CONTROL_SENDS;
         Config { settings, caps, max_connections, send_depth }
     }

@@ -71,6 +71,7 @@ pub(crate) fn any_options(random: &mut Random) -> Options {
             get_min: [300, 1000, u64::MAX][random.below(3) as usize],
             put_min: [400, u64::MAX][random.below(2) as usize],
             offload: fabric::Offload::Processor,
+            late_puts: false,
         },
         max_delay: random.below(20),
         max_in_flight: 1 + random.below(6) as usize,

@@ -72,6 +72,7 @@ impl Default for Options {
                 get_min: 8192,
                 put_min: u64::MAX,
                 offload: Offload::Processor,
+                late_puts: false,
             },
             max_delay: 0,
             max_in_flight: 64,

@@ -30,6 +30,7 @@ const ROUGH: Options = Options {
         get_min: u64::MAX,
         put_min: u64::MAX,
         offload: Offload::Processor,
+        late_puts: false,
     },
     max_delay: 30,
     max_in_flight: 3,

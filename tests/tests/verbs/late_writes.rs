@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use fabric::{
     Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer, Transport,
+    protocol,
 };
+use objects::{Datatype, Group};
+use rma::{Access, Engine, LockBy, Memory, Place, Remote, Window};
 use tests::bytes::{Bytes, Shape};
 use verbs_transport::{Settings, VerbsTransport};
 
@@ -109,5 +112,61 @@ fn the_next_connection_waits_for_the_writes_of_the_last() {
     let options = "place=500000 early=1 loss=100000";
     alone("late_writes::the_next_connection_waits_for_the_writes_of_the_last", options, || {
         frames_after_breaks(&Settings { ack_timeout: 8, connect_after: 0, ..settings() });
+    });
+}
+
+/// A rank of a window, whose memory is that of `bytes`.
+fn rank_of_window(rank: u32, bytes: &Bytes, len: usize) -> Engine {
+    let remote = Remote { size: len as u64, unit: 1, is_distant: true, ..Remote::default() };
+    let (group, own) = (Group::world(2), Memory::Fixed(bytes.memory()));
+    let mut engine = Engine::new();
+    engine.open(Window::new((1, rank), group, own, vec![remote; 2], LockBy::Message));
+    engine
+}
+
+/// A third process may learn of a put that was flushed, and tell the target. Therefore the bytes
+/// are in memory when the flush ends, whatever the target does. Returns the bytes that were not,
+/// over all rounds; `between` happens after each put has begun.
+fn unplaced_after_flush(settings: &Settings, between: fn(&mut VerbsTransport)) -> usize {
+    const BYTES: usize = 64 << 10;
+    let mut ends: [VerbsTransport; 2] = transports(2, settings).try_into().ok().expect("two");
+    let memory = [0, 1].map(|_| Bytes::new(Shape::Run, &[0; BYTES]));
+    let mut engines = [0, 1].map(|rank| rank_of_window(rank, &memory[rank as usize], BYTES));
+    let byte = Datatype::predefined(0x247).expect("MPI_BYTE");
+    let place = Place { target: 1, disp: 0, count: BYTES as u64, datatype: byte.clone() };
+    engines[0].lock_all(&mut ends[0], 1, true).expect("an epoch");
+    let (began, mut unplaced) = (Instant::now(), 0);
+    for round in 1..=10 {
+        let source = Bytes::new(Shape::Run, &[round; BYTES]);
+        let access = Access::Put(source.buffer());
+        engines[0].start(&mut ends[0], 1, access, &place, false).expect("a put begins");
+        between(&mut ends[0]);
+        engines[0].flush(&mut ends[0], 1, 1).expect("a flush begins");
+        while engines[0].poll_flush(1, Some(1)).map(|done| done.expect("flushed")).is_none() {
+            for (end, engine) in ends.iter_mut().zip(&mut engines) {
+                protocol::progress(end, engine);
+            }
+            assert!(began.elapsed() < LIMIT, "round {round} does not end");
+        }
+        unplaced += memory[1].read().iter().filter(|&&byte| byte != round).count();
+    }
+    assert!(ends[0].is_connected(Peer(1)), "no put was a device's");
+    unplaced
+}
+
+#[test]
+fn flushed_puts_are_in_memory() {
+    alone("late_writes::flushed_puts_are_in_memory", "place=50000 early=1", || {
+        assert_eq!(unplaced_after_flush(&settings(), |_| ()), 0);
+    });
+}
+
+/// The connection breaks behind the put: the write, its confirmation, or both go by the next one.
+#[test]
+fn flushed_puts_are_in_memory_after_breaks() {
+    let options = "place=50000 early=1";
+    alone("late_writes::flushed_puts_are_in_memory_after_breaks", options, || {
+        let settings = Settings { connect_after: 0, ..settings() };
+        assert_eq!(unplaced_after_flush(&settings, |from| from.interrupt(Peer(1))), 0);
     });
 }

@@ -76,6 +76,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
             get_min: u64::MAX,
             put_min: u64::MAX,
             offload: Offload::Processor,
+            late_puts: one.late_puts || other.late_puts,
         };
         let routes = vec![Route::Unknown; choice.size as usize];
         Both {
