@@ -3,9 +3,10 @@
 //! Three things bound a collective. Word must get from one host to all others, at best along the
 //! greedy tree in which each informed host informs others as fast as it can (Karp et al., "Optimal
 //! broadcast and summation in the LogP model", 1993). One rank of a host is informed first; each
-//! rank pays its overhead for each message, and all share the gap of the adapter. The adapter of some host must move a least number of bytes. And the processors must
-//! combine operands, and copy where they share an adapter. The bound is the largest of the three;
-//! therefore it may be too low, never too high.
+//! rank pays its overhead for each message, and all share the gap of the adapter. The adapter of
+//! some host must move a least number of bytes. And the processors must combine operands, and copy
+//! where they share an adapter. The bound is the largest of the three; therefore it may be too low,
+//! never too high.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
