@@ -115,8 +115,9 @@ impl Control {
             if now.users != if exclusive { now.write } else { now.read } {
                 return false;
             }
-            let read = if exclusive { now.read } else { now.read + 1 };
-            let next = Counters { read, users: now.users + 1, ..now }.word();
+            // The carry of `users` leaves the word.
+            let drawn = found.wrapping_add(1 << USERS);
+            let next = if exclusive { drawn } else { drawn & !MASK | (now.read + 1) & MASK };
             // Acquire: what the holders before have written is visible.
             let (to, or) = (Ordering::Acquire, Ordering::Relaxed);
             match lock.compare_exchange_weak(found, next, to, or) {

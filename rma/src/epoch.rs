@@ -81,6 +81,8 @@ pub(crate) struct Epochs {
     /// The origins of MPI_Win_post.
     exposed: Option<Vec<u32>>,
     reach: Reach,
+    /// No epoch but an exposure epoch is open, and accesses are not looked at.
+    is_idle: bool,
     /// Every access is looked at (`rma.check`): nothing is in reach.
     is_checked: bool,
 }
@@ -94,6 +96,7 @@ impl Default for Epochs {
             lock_all: None,
             exposed: None,
             reach: Reach::NOTHING,
+            is_idle: true,
             is_checked: false,
         }
     }
@@ -127,6 +130,11 @@ impl Epochs {
             ([], None) if self.fence == Fence::Used => Reach { access: ALL, flush: NONE },
             _ => Reach::NOTHING,
         };
+        self.is_idle = self.locks.is_empty()
+            && self.lock_all.is_none()
+            && self.started.is_none()
+            && self.fence != Fence::Used
+            && !self.is_checked;
     }
 
     fn find(&self, target: u32) -> std::result::Result<usize, usize> {
@@ -136,11 +144,7 @@ impl Epochs {
     /// Returns true if no epoch but an exposure epoch is open.
     #[inline(always)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.locks.is_empty()
-            && self.lock_all.is_none()
-            && self.started.is_none()
-            && self.fence != Fence::Used
-            && !self.is_checked
+        self.is_idle
     }
 
     /// Returns true if an access would begin the epoch of a fence.
@@ -153,6 +157,7 @@ impl Epochs {
     pub(crate) fn lock_first(&mut self, target: u32, hold: Hold) {
         self.locks.push((target, hold));
         self.reach = Reach { access: target, flush: target };
+        self.is_idle = false;
     }
 
     /// Returns the lock of a target, if this rank has no other.
@@ -170,11 +175,12 @@ impl Epochs {
         self.lock_all.is_some_and(|hold| hold.is_quick)
     }
 
-    /// Ends the only passive epoch.
+    /// Ends the passive epoch of [`Epochs::lock_first`], the only one.
     #[inline(always)]
     pub(crate) fn unlock_only(&mut self) {
         self.locks.clear();
         self.reach = Reach::NOTHING;
+        self.is_idle = true;
     }
 
     /// Checks an access to `target`, and begins the fence epoch if that is the one.

@@ -167,29 +167,42 @@ pub fn lock(handle: usize, target: u32, exclusive: bool) -> bool {
 /// Returns the lock of a target.
 #[inline(always)]
 pub fn unlock(handle: usize, target: u32) -> bool {
-    unlock_by(handle, move |rma, slot| rma.unlock_now(slot, target))
+    with(move |p| {
+        let Some((stack, slot)) = p.quick(handle) else { return false };
+        match stack.protocols.rma.unlock_now(slot, target) {
+            Unlocked::Quietly => true,
+            other => end_unlock(stack, slot, other, |rma| rma.unlock_now(slot, target)),
+        }
+    })
 }
 
 /// Returns the locks of all targets.
 pub fn unlock_all(handle: usize) -> bool {
-    unlock_by(handle, Engine::unlock_all_now)
-}
-
-#[inline(always)]
-fn unlock_by(handle: usize, work: impl Fn(&mut Engine, u32) -> Unlocked) -> bool {
     with(move |p| {
         let Some((stack, slot)) = p.quick(handle) else { return false };
-        let mut unlocked = work(&mut stack.protocols.rma, slot);
-        if unlocked == Unlocked::Refused && stack.deliver(slot) {
-            unlocked = work(&mut stack.protocols.rma, slot);
-        }
-        match unlocked {
-            Unlocked::Refused => false,
-            Unlocked::Quietly => true,
-            Unlocked::WithWaiters => {
-                stack.wake_waiters();
-                true
-            }
-        }
+        let unlocked = stack.protocols.rma.unlock_all_now(slot);
+        end_unlock(stack, slot, unlocked, |rma| rma.unlock_all_now(slot))
     })
+}
+
+/// Delivers what waits and tries again, if that has kept a lock from its return; wakes the ranks
+/// that wait for the lock.
+#[inline(never)]
+fn end_unlock(
+    stack: &mut Stack,
+    slot: u32,
+    mut unlocked: Unlocked,
+    again: impl FnOnce(&mut Engine) -> Unlocked,
+) -> bool {
+    if unlocked == Unlocked::Refused && stack.deliver(slot) {
+        unlocked = again(&mut stack.protocols.rma);
+    }
+    match unlocked {
+        Unlocked::Refused => false,
+        Unlocked::Quietly => true,
+        Unlocked::WithWaiters => {
+            stack.wake_waiters();
+            true
+        }
+    }
 }
