@@ -139,17 +139,17 @@ impl Recent {
 
     #[inline(always)]
     fn on_words(&self, work: impl FnOnce() -> bool) -> bool {
-        match &self.words {
-            Words::Elsewhere => false,
-            Words::Freely => work(),
+        let announced = match &self.words {
+            Words::Elsewhere => return false,
+            Words::Freely => None,
             // The general path waits for a long accumulate.
-            Words::Announced(own, theirs) => {
-                own.announce(theirs) && {
-                    let is_done = work();
-                    own.withdraw();
-                    is_done
-                }
-            }
+            Words::Announced(own, theirs) if !own.announce(theirs) => return false,
+            Words::Announced(own, _) => Some(own),
+        };
+        let is_done = work();
+        if let Some(own) = announced {
+            own.withdraw();
         }
+        is_done
     }
 }
