@@ -190,8 +190,6 @@ impl PeerTable {
 pub(crate) struct Lookup {
     /// The table at the target.
     pub(crate) table: Region,
-    /// The device copies.
-    pub(crate) is_begun: bool,
     range: (u64, u64),
     copy: Box<[AtomicU64]>,
 }
@@ -199,8 +197,7 @@ pub(crate) struct Lookup {
 impl Lookup {
     /// Prepares to look up the addresses `begin .. end`.
     pub(crate) fn new(table: Region, begin: u64, end: u64) -> Lookup {
-        let copy = PeerTable::new().0;
-        Lookup { table, is_begun: false, range: (begin, end), copy }
+        Lookup { table, range: (begin, end), copy: PeerTable::new().0 }
     }
 
     /// Returns the memory of the copy, which is valid as long as this.

@@ -18,15 +18,13 @@ pub(crate) struct Unconfirmed {
 #[derive(Debug)]
 pub(crate) struct Confirmation {
     pub(crate) last: Unconfirmed,
-    /// The device reads.
-    pub(crate) is_begun: bool,
     byte: AtomicU64,
 }
 
 impl Confirmation {
     /// Prepares the read.
     pub(crate) fn new(last: Unconfirmed) -> Confirmation {
-        Confirmation { last, is_begun: false, byte: AtomicU64::new(0) }
+        Confirmation { last, byte: AtomicU64::new(0) }
     }
 
     /// Returns the memory that gets the byte, valid as long as this.

@@ -122,16 +122,12 @@ impl Engine {
         let is_late = endpoint.caps(peer).late_puts;
         while let Some(operation) = self.operations.find(id) {
             let mut cursor = operation.cursor;
-            let (region, what, at) = match &mut operation.path {
+            let (region, what, at) = match &operation.path {
                 Path::Frames => return Ok(Begun::Nothing),
-                Path::Lookup(lookup) if lookup.is_begun => return Ok(Begun::All),
-                Path::Lookup(lookup) => {
-                    lookup.is_begun = true;
-                    (lookup.table, OneSided::Get(lookup.memory()), 0)
-                }
-                Path::Confirm(confirmation) if confirmation.is_begun => break,
+                Path::Lookup(_) if operation.transfers > 0 => return Ok(Begun::All),
+                Path::Lookup(lookup) => (lookup.table, OneSided::Get(lookup.memory()), 0),
+                Path::Confirm(_) if operation.sent > 0 => break,
                 Path::Confirm(confirmation) => {
-                    confirmation.is_begun = true;
                     let last = confirmation.last;
                     (last.region, OneSided::Get(confirmation.memory()), last.at)
                 }
@@ -140,7 +136,7 @@ impl Engine {
                     let what = OneSided::Atomic(atomic.what, atomic.memory());
                     (atomic.region, what, atomic.disp as u64)
                 }
-                &mut Path::Device(region, begin) => match next(operation, &mut cursor) {
+                &Path::Device(region, begin) => match next(operation, &mut cursor) {
                     Some((what, disp)) => (region, what, disp.wrapping_sub(begin) as u64),
                     None => break,
                 },
@@ -149,14 +145,7 @@ impl Engine {
             *moved |= begun != Transfer::NoSpace;
             let is_lookup = matches!(operation.path, Path::Lookup(_));
             match begun {
-                Transfer::NoSpace => {
-                    match &mut operation.path {
-                        Path::Lookup(lookup) => lookup.is_begun = false,
-                        Path::Confirm(confirmation) => confirmation.is_begun = false,
-                        _ => {}
-                    }
-                    return Ok(Begun::Some);
-                }
+                Transfer::NoSpace => return Ok(Begun::Some),
                 Transfer::Refused => {
                     self.give_up_device(id);
                     return Ok(Begun::Nothing);
