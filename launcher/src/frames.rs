@@ -34,7 +34,7 @@ use crate::tree::Tree;
 use crate::tree::store::StoreMessage;
 
 /// The version of these messages.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -137,15 +137,8 @@ pub enum FromHost {
         /// Topics and texts.
         lines: Vec<(String, String)>,
     },
-    /// The answer of one host to `Table`.
-    Table {
-        /// Its first rank.
-        first: u32,
-        /// The state of each rank, in order.
-        lines: Vec<RankLine>,
-        /// Sentences about ranks that are stopped or idle.
-        notes: Vec<String>,
-    },
+    /// The answers of hosts to `Table`.
+    Tables(Vec<HostTable>),
     /// A line for the user.
     Line(String),
     /// A rank has loaded another MPI's library.
@@ -156,6 +149,17 @@ pub enum FromHost {
     Failed(u8),
     /// No process is left, and all output was sent.
     Over,
+}
+
+/// What the ranks of a host are doing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostTable {
+    /// Its first rank.
+    pub first: u32,
+    /// The state of each rank, in order.
+    pub lines: Vec<RankLine>,
+    /// Sentences about ranks that are stopped or idle.
+    pub notes: Vec<String>,
 }
 
 /// A rank that ended and did not fail.

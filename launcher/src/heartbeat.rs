@@ -26,6 +26,8 @@ pub(crate) struct Heartbeat {
     interval: Duration,
     next: Instant,
     silent: u32,
+    /// Silent intervals after which the peer is dead; more before its first message.
+    max_silent: u32,
     is_paused: bool,
 }
 
@@ -33,7 +35,18 @@ impl Heartbeat {
     /// Watches a peer that is dead after this silence.
     pub(crate) fn new(dead_after: Duration, now: Instant) -> Heartbeat {
         let interval = dead_after / MAX_SILENT;
-        Heartbeat { interval, next: now + interval, silent: 0, is_paused: false }
+        let (next, max_silent) = (now + interval, MAX_SILENT);
+        Heartbeat { interval, next, silent: 0, max_silent, is_paused: false }
+    }
+
+    /// Watches a peer that may be silent for `start_limit` (zero: for ever) before its first
+    /// message.
+    pub(crate) fn starting(dead_after: Duration, start_limit: Duration, now: Instant) -> Heartbeat {
+        let mut heartbeat = Heartbeat::new(dead_after, now);
+        let intervals = start_limit.as_secs_f64() / heartbeat.interval.as_secs_f64();
+        heartbeat.max_silent = MAX_SILENT.max(intervals as u32);
+        heartbeat.is_paused = start_limit.is_zero();
+        heartbeat
     }
 
     /// Returns the silence after which the peer is dead.
@@ -43,7 +56,7 @@ impl Heartbeat {
 
     /// Records a message of the peer.
     pub(crate) fn received(&mut self) {
-        (self.silent, self.is_paused) = (0, false);
+        (self.silent, self.max_silent, self.is_paused) = (0, MAX_SILENT, false);
     }
 
     /// Pauses until the next message: the peer has announced that it stops.
@@ -58,7 +71,7 @@ impl Heartbeat {
         }
         self.next = now + self.interval;
         self.silent += 1;
-        if self.silent < MAX_SILENT { Tick::Due } else { Tick::Dead }
+        if self.silent < self.max_silent { Tick::Due } else { Tick::Dead }
     }
 
     /// Returns the time of the next [`Heartbeat::tick`].
@@ -86,6 +99,22 @@ mod tests {
         assert_eq!(heartbeat.tick(start + 5 * SECOND), Tick::Dead);
         other.received();
         assert_eq!(other.tick(start + 5 * SECOND), Tick::Due);
+    }
+
+    #[test]
+    fn a_peer_that_is_starting_may_be_silent_until_its_first_message() {
+        let start = Instant::now();
+        let ticks = |heartbeat: &mut Heartbeat, seconds: std::ops::RangeInclusive<u32>| {
+            seconds.filter(|s| heartbeat.tick(start + *s * SECOND) == Tick::Dead).min()
+        };
+        let starting = Heartbeat::starting(5 * SECOND, 20 * SECOND, start);
+        assert_eq!(ticks(&mut { starting }, 1..=30), Some(20));
+        let mut heard = starting;
+        assert_eq!(ticks(&mut heard, 1..=10), None);
+        heard.received();
+        assert_eq!(ticks(&mut heard, 11..=30), Some(15));
+        let unlimited = Heartbeat::starting(5 * SECOND, Duration::ZERO, start);
+        assert_eq!(ticks(&mut { unlimited }, 1..=1000), None);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Starts the ranks of this host: status page, sockets, pipes, processes.
+//!
+//! What can fail is prepared first ([`prepare`]). Then a [`Starter`] starts the ranks, some at a
+//! time: a start takes long where many processes run, and meanwhile others wait for an answer.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Instant;
 
 use bootstrap::StatusPage;
 use bootstrap::control::{self, Decoder, ToRank};
@@ -40,29 +44,44 @@ pub struct Rank {
 /// The ranks of this host, with their descriptors.
 #[derive(Debug)]
 pub struct LocalRanks {
-    /// The ranks in the order of their numbers; fewer than planned if `failed`.
+    /// The ranks that were started, in the order of their numbers.
     pub ranks: Vec<Rank>,
+    /// The number of ranks that will be started after these.
+    pub unstarted: usize,
     /// The status page of all ranks.
     pub status_page: StatusPage,
     /// Their output.
     pub output: Output,
     /// Their input, as far as it is copied.
     pub input: Input,
-    /// The reason why the next rank did not start.
-    pub failed: Option<CannotRun>,
     /// The reserved numbers. The status page keeps the ranks' number: a process that has lost its
     /// own descriptor looks there, see [`bootstrap::Job::from_environment`].
     pub reserved: (OwnedFd, OwnedFd),
 }
 
+impl LocalRanks {
+    /// Returns the number of ranks of this host, with those that will be started.
+    pub fn total(&self) -> usize {
+        self.ranks.len() + self.unstarted
+    }
+}
+
+/// Starts the ranks of this host, one after the other.
+pub struct Starter<'a> {
+    common: Common,
+    /// The environment that all ranks have.
+    environment: Vec<CString>,
+    sections: std::iter::Zip<std::slice::Iter<'a, Section>, std::vec::IntoIter<CString>>,
+    /// The section whose ranks are being started, and how many of them are left.
+    current: Option<(Program<'a>, u32)>,
+    stdins: std::vec::IntoIter<RankStdin>,
+    stack: Stack,
+}
+
 /// The part of a start that is the same for all ranks.
-struct Common<'a> {
-    settings: &'a Settings,
-    share: &'a Share,
-    placement: &'a Placement,
-    mask: &'a Mask,
-    /// Standard input is the connection to `mpiexec`.
-    is_framed: bool,
+struct Common {
+    placement: Placement,
+    mask: Mask,
     /// Of the first rank of this host.
     params: RankParams,
     open_files: Option<libc::rlimit>,
@@ -73,54 +92,40 @@ struct Common<'a> {
 /// The part of a start that is the same for all ranks of a section.
 struct Program<'a> {
     section: &'a Section,
-    file: &'a CString,
+    file: CString,
     arguments: Vec<CString>,
     directory: Option<CString>,
+    environment: Vec<CString>,
 }
 
-/// Everything that is prepared before the first rank starts.
-struct Prepared<'a> {
-    common: Common<'a>,
-    files: Vec<CString>,
-    status_page: StatusPage,
-    reserved: (OwnedFd, OwnedFd),
-}
-
-/// Starts all ranks of this host, which write to `output`. `children`: the daemons that this
-/// process has started. If none could be started, returns
-/// the output with the reason.
+/// Prepares the start of all ranks of this host, which write to `output`. `children`: the daemons
+/// that this process has started. If no rank can be started, returns the output with the reason.
 #[allow(clippy::result_large_err)] // once in a process's life
-pub fn start(
-    settings: &Settings,
-    share: &Share,
-    placement: &Placement,
-    mask: &Mask,
-    children: usize,
-    output: Output,
-) -> Result<LocalRanks, (Output, CannotRun)> {
-    let is_framed = output.is_framed();
-    let prepared = match prepare(settings, share, placement, mask, children, is_framed) {
-        Ok(prepared) => prepared,
-        Err(why) => return Err((output, why)),
-    };
-    let Prepared { common, files, status_page, reserved } = prepared;
-    let mut local = LocalRanks {
-        ranks: Vec::with_capacity(common.params.local_size as usize),
-        status_page,
-        output,
-        input: Input::new(Vec::new()),
-        failed: None,
-        reserved,
-    };
-    local.failed = start_sections(&common, &files, &mut local).err();
-    Ok(local)
-}
-
-fn prepare<'a>(
+pub fn prepare<'a>(
     settings: &'a Settings,
     share: &'a Share,
-    placement: &'a Placement,
-    mask: &'a Mask,
+    placement: Placement,
+    mask: Mask,
+    children: usize,
+    output: Output,
+) -> Result<(LocalRanks, Starter<'a>), (Output, CannotRun)> {
+    match try_prepare(settings, share, placement, mask, children, output.is_framed()) {
+        Ok((status_page, reserved, input, starter)) => {
+            let unstarted = starter.common.params.local_size as usize;
+            let ranks = Vec::with_capacity(unstarted);
+            Ok((LocalRanks { ranks, unstarted, status_page, output, input, reserved }, starter))
+        }
+        Err(why) => Err((output, why)),
+    }
+}
+
+type Prepared<'a> = (StatusPage, (OwnedFd, OwnedFd), Input, Starter<'a>);
+
+fn try_prepare<'a>(
+    settings: &'a Settings,
+    share: &'a Share,
+    placement: Placement,
+    mask: Mask,
     children: usize,
     is_framed: bool,
 ) -> Result<Prepared<'a>, CannotRun> {
@@ -143,18 +148,26 @@ fn prepare<'a>(
     let dev_null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let numbers = (low.as_raw_fd(), high.as_raw_fd());
     let welcome = ToRank::Welcome { version: control::VERSION, secret: share.secret };
+    let (stdins, input) = stdins(settings, share, local_size, is_framed)
+        .map_err(|errno| refused("pipes and sockets", errno))?;
+    let environment = environment::shared(settings, share, &placement);
     let common = Common {
-        settings,
-        share,
         placement,
         mask,
-        is_framed,
         params: first_params(share, local_size, numbers),
         open_files,
         dev_null: dev_null.map_err(|errno| refused("/dev/null", errno))?,
         welcome: control::encode(&welcome),
     };
-    Ok(Prepared { common, files, status_page, reserved: (low, high) })
+    let starter = Starter {
+        common,
+        environment,
+        sections: settings.sections.iter().zip(files),
+        current: None,
+        stdins: stdins.into_iter(),
+        stack: Stack::default(),
+    };
+    Ok((status_page, (low, high), input, starter))
 }
 
 /// Returns the parameters of the first rank of this host.
@@ -176,47 +189,53 @@ fn first_params(
     }
 }
 
-fn start_sections(
-    common: &Common<'_>,
-    files: &[CString],
-    local: &mut LocalRanks,
-) -> Result<(), CannotRun> {
-    let shared = environment::shared(common.settings, common.share, common.placement);
-    let mut stack = Stack::default();
-    let mut inputs = Vec::new();
-    for (section, file) in common.settings.sections.iter().zip(files) {
-        let mut environment = environment::of_section(&shared, section);
-        let words = [&section.program].into_iter().chain(&section.arguments);
-        let program = Program {
-            section,
-            file,
-            arguments: words.map(c_string).collect(),
-            directory: section.directory.as_deref().map(c_string),
-        };
-        for _ in 0..section.ranks {
-            let local_rank = local.ranks.len() as u32;
-            let rank = common.params.rank + local_rank;
-            let length = environment.len();
-            let params = RankParams { rank, local_rank, ..common.params };
-            environment.extend(environment::of_rank(&params));
-            start_rank(common, &program, &params, &environment, &mut stack, &mut inputs, local)?;
-            environment.truncate(length);
+impl Starter<'_> {
+    /// Starts ranks until this time, at least one. The error is that of the next rank; then no more
+    /// are started.
+    pub fn start_some(&mut self, local: &mut LocalRanks, until: Instant) -> Result<(), CannotRun> {
+        while local.unstarted > 0 {
+            let started = self.start_next(local);
+            local.unstarted = if started.is_ok() { local.unstarted - 1 } else { 0 };
+            started?;
+            if Instant::now() >= until {
+                break;
+            }
         }
+        Ok(())
     }
-    local.input = if common.is_framed { Input::fed(inputs) } else { Input::new(inputs) };
-    Ok(())
+
+    fn start_next(&mut self, local: &mut LocalRanks) -> Result<(), CannotRun> {
+        while self.current.as_ref().is_none_or(|(_, left)| *left == 0) {
+            let Some((section, file)) = self.sections.next() else { return Ok(()) };
+            let words = [&section.program].into_iter().chain(&section.arguments);
+            let program = Program {
+                section,
+                file,
+                arguments: words.map(c_string).collect(),
+                directory: section.directory.as_deref().map(c_string),
+                environment: environment::of_section(&self.environment, section),
+            };
+            self.current = Some((program, section.ranks));
+        }
+        let Starter { common, current: Some((program, left)), stdins, stack, .. } = self else {
+            return Ok(());
+        };
+        *left -= 1;
+        start_rank(common, program, stdins.next().unwrap_or(RankStdin::Empty), stack, local)
+    }
 }
 
 fn start_rank(
-    common: &Common<'_>,
-    program: &Program<'_>,
-    params: &RankParams,
-    environment: &[CString],
+    common: &Common,
+    program: &mut Program<'_>,
+    stdin: RankStdin,
     stack: &mut Stack,
-    inputs: &mut Vec<OwnedFd>,
     local: &mut LocalRanks,
 ) -> Result<(), CannotRun> {
-    let RankParams { rank, local_rank, local_size, .. } = *params;
+    let local_rank = local.ranks.len() as u32;
+    let rank = common.params.rank + local_rank;
+    let params = RankParams { rank, local_rank, ..common.params };
+    let local_size = params.local_size;
     let refused = |errno| system_refused(local_size, "pipes and sockets", errno);
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -225,22 +244,24 @@ fn start_rank(
     let (out, their_out) = output_pipe().map_err(refused)?;
     let (err, their_err) = output_pipe().map_err(refused)?;
     let cpus = common.placement.cpus(local_rank);
-    let stdin = stdin_of(common, rank, inputs).map_err(refused)?;
+    let length = program.environment.len();
+    program.environment.extend(environment::of_rank(&params));
     let args = SpawnArgs {
-        program: program.file,
+        program: &program.file,
         arguments: &program.arguments,
-        environment,
+        environment: &program.environment,
         directory: program.directory.as_deref(),
         streams: [stdin.number(common), their_out.as_raw_fd(), their_err.as_raw_fd()],
         control: (theirs.as_raw_fd(), params.control),
         status_page: params.status_page,
         cpus: cpus.as_ref(),
-        mask: common.mask,
+        mask: &common.mask,
         open_files: common.open_files,
     };
+    let spawned = spawn(&args, stack);
+    program.environment.truncate(length);
     let Section { program: name, directory, .. } = program.section;
-    let pid =
-        spawn(&args, stack).map_err(|error| program::explain(name, directory.as_deref(), error))?;
+    let pid = spawned.map_err(|error| program::explain(name, directory.as_deref(), error))?;
     local.status_page.entry(local_rank).set_rank(rank);
     local.output.add(rank, Which::Out, out);
     local.output.add(rank, Which::Err, err);
@@ -259,7 +280,7 @@ enum RankStdin {
 }
 
 impl RankStdin {
-    fn number(&self, common: &Common<'_>) -> RawFd {
+    fn number(&self, common: &Common) -> RawFd {
         match self {
             RankStdin::Empty => common.dev_null.as_raw_fd(),
             RankStdin::Inherited => 0,
@@ -268,19 +289,33 @@ impl RankStdin {
     }
 }
 
-fn stdin_of(common: &Common<'_>, rank: u32, inputs: &mut Vec<OwnedFd>) -> Result<RankStdin, Errno> {
-    let stdin = common.settings.stdin;
-    if !stdin.reaches(rank) {
-        return Ok(RankStdin::Empty);
-    }
-    let is_only_reader = stdin != Stdin::All || common.params.size == 1;
-    if is_only_reader && !common.is_framed && !rustix::termios::isatty(rustix::stdio::stdin()) {
-        return Ok(RankStdin::Inherited);
-    }
-    let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
-    fcntl_setfl(&ours, OFlags::NONBLOCK)?;
-    inputs.push(ours);
-    Ok(RankStdin::Pipe(theirs))
+/// Returns the standard input of each rank, and the source of those that are pipes. `is_framed`:
+/// standard input is the connection to `mpiexec`.
+fn stdins(
+    settings: &Settings,
+    share: &Share,
+    local_size: u32,
+    is_framed: bool,
+) -> Result<(Vec<RankStdin>, Input), Errno> {
+    let is_only_reader = settings.stdin != Stdin::All || share.size == 1;
+    let is_inherited =
+        is_only_reader && !is_framed && !rustix::termios::isatty(rustix::stdio::stdin());
+    let mut pipes = Vec::new();
+    let mut stdin_of = |rank| {
+        if !settings.stdin.reaches(rank) {
+            return Ok(RankStdin::Empty);
+        }
+        if is_inherited {
+            return Ok(RankStdin::Inherited);
+        }
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+        pipes.push(ours);
+        Ok(RankStdin::Pipe(theirs))
+    };
+    let ranks = share.first..share.first + local_size;
+    let stdins = ranks.map(&mut stdin_of).collect::<Result<_, Errno>>()?;
+    Ok((stdins, if is_framed { Input::fed(pipes) } else { Input::new(pipes) }))
 }
 
 /// Creates a pipe; our end, for reading, does not block.

@@ -135,6 +135,28 @@ fn a_daemon_in_the_middle_that_falls_silent_is_named() {
     eventually("ranks of all hosts are gone", || processes(&mark) == 0);
 }
 
+/// Hosts a, b and c, one below the other. Each needs 2 s to start its ranks, twice the silence
+/// after which a host is lost.
+#[test]
+fn hosts_that_are_busy_with_starting_ranks_are_not_lost() {
+    let folder = std::env::temp_dir().join(format!("verbena-slow-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let library = folder.join("slow_exec.so");
+    let source = format!("{}/tests/slow_exec.c", env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([library.as_os_str(), source.as_ref()]);
+    assert!(compiler.arg("-ldl").status().unwrap().success(), "{compiler:?}");
+    let agent = format!("{}/tests/agent.sh", env!("CARGO_MANIFEST_DIR"));
+    let words = ["--agent", &agent, "--hosts", "a:5,b:5,c:5", "--tree-width", "1"];
+    let rest = ["--dead-after", "1", "/bin/echo", "here"];
+    let mut command = command(&[&words[..], &rest].concat());
+    let ran = finish(spawn(command.env("LD_PRELOAD", &library).env("SLOW_EXEC", "/echo")));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(ran.out, "here\n".repeat(15));
+    assert!(ran.time > Duration::from_secs(2), "the start was not slow: {ran:?}");
+}
+
 #[test]
 fn a_killed_mpiexec_takes_all_levels_along() {
     let mark = unique_sleep();

@@ -111,7 +111,7 @@ impl Job {
         self.hold_unfinalized(&mut events);
         events.iter().for_each(|event| self.judge(event));
         if let Some(rank) = self.absent_rank() {
-            let line = report::absent_rank(rank, self.local.ranks.len());
+            let line = report::absent_rank(rank, self.local.total());
             self.print(&line);
             self.terminate();
         }
@@ -154,7 +154,7 @@ impl Job {
         let LocalRanks { ranks, status_page, .. } = &self.local;
         let ends = ranks.iter().map(|rank| rank.exit);
         if let Some(waiter) = self.watch.absent.tick(status_page, self.first, ends, now) {
-            let ranks = ranks.len();
+            let ranks = self.local.total();
             if self.upstream.is_some() {
                 return self.local.output.send(&FromHost::WaitsForAbsent(waiter));
             }
@@ -174,7 +174,7 @@ impl Job {
         let ends = matches!(verdict, Verdict::Ends(_));
         if is_reported {
             let (seen, pid) = self.seen(event.rank());
-            let ranks = self.local.ranks.len();
+            let ranks = self.local.total();
             let line = report::failure(event, &seen, pid, &self.host, ranks, ends);
             self.print(&line);
             let last = report::last_output(event, &self.local.output).filter(|_| ranks > 1);

@@ -5,6 +5,7 @@
 //! ([`run_share`]) the job decides nothing: `upstream` follows the decisions of `mpiexec`, and
 //! `relay` sends events to it, and speaks with the daemons that this one has started.
 //!
+//! Ranks are started some at a time (`start_some`), and the others are listened to in between.
 //! States (`Phase`): running -> (stopping, after a signal) -> terminating (SIGTERM sent) ->
 //! killing (SIGKILL, repeated until no process is left). The job is over when no rank and no
 //! descendant of a rank runs, and all their output is written.
@@ -18,12 +19,11 @@ mod state;
 mod status;
 mod upstream;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::explain::Explanations;
 use crate::frames::{self, FromHost};
 use crate::guard::Guard;
-use crate::heartbeat::Heartbeat;
 use crate::hosts::host_name;
 use crate::memory_limit::MemoryLimit;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
@@ -35,12 +35,16 @@ use crate::settings::Settings;
 use crate::share::{Share, sections_in_range};
 use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, StallDetector};
-use crate::start;
+use crate::start::{self, Starter};
 use crate::tree::Tree;
 use crate::tree::links::{Links, Start};
 use crate::tree::store::Store;
 pub(crate) use ending::STOP_GRACE_AFTER_DEATH;
 use state::{Job, Phase, Processes, Relay, Source, Upstream, Watch};
+
+/// Time for which ranks are started before others are listened to: the parent's heartbeat, and the
+/// ranks that run already.
+const START_SLICE: Duration = Duration::from_millis(50);
 
 /// Runs a job on this host alone. Returns its exit code.
 pub(crate) fn run(
@@ -50,8 +54,8 @@ pub(crate) fn run(
 ) -> Result<u8, CannotRun> {
     let output = Output::new(&settings.output)?;
     let begun = begin(settings, share, explanations, output, Links::default());
-    let mut job = begun.map_err(|(_, why)| why)?;
-    job.watch();
+    let (mut job, starter) = begun.map_err(|(_, why)| why)?;
+    job.watch(starter);
     job.conclude(settings);
     job.outcome.report(settings, &job.clock, job.local.output.messages());
     Ok(job.outcome.code())
@@ -61,9 +65,10 @@ pub(crate) fn run(
 /// tree speaks on standard input. Returns the daemon's exit code.
 pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     let mut output = Output::framed();
-    output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
     // Before signals are blocked, which agents would inherit, and before the own ranks start.
     let links = Links::start(&Start { settings, share, tree, is_root: false }, Vec::new());
+    // From now on this daemon answers: its parent listens for beats after the first message.
+    output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
     let mut own = settings.clone();
     if !tree.below.is_empty() {
         own.sections = sections_in_range(&settings.sections, share.first, tree.ranks);
@@ -75,10 +80,10 @@ pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
         Err(message) => Err((output, CannotRun { message, code: 1 })),
     };
     match job {
-        Ok(mut job) => {
+        Ok((mut job, starter)) => {
             job.report_refused();
-            job.watch();
-            job.send_ended();
+            job.watch(starter);
+            job.send_batch();
             job.local.output.send(&FromHost::Over);
             job.local.output.flush();
             job.relay.links.end_agents();
@@ -95,15 +100,15 @@ pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     }
 }
 
-/// Starts the ranks of this host. If there are none, returns the output with the reason.
+/// Prepares the ranks of this host. If none can be started, returns the output with the reason.
 #[allow(clippy::result_large_err)] // once in a process's life
-fn begin(
-    settings: &Settings,
-    share: &Share,
+fn begin<'a>(
+    settings: &'a Settings,
+    share: &'a Share,
     explanations: Explanations,
     mut output: Output,
     links: Links,
-) -> Result<Job, (Output, CannotRun)> {
+) -> Result<(Job, Starter<'a>), (Output, CannotRun)> {
     let (placement, signals) = match prepare(settings, share) {
         Ok(prepared) => prepared,
         Err(message) => return Err((output, CannotRun { message, code: 1 })),
@@ -117,12 +122,12 @@ fn begin(
     let memory = MemoryLimit::begin();
     let now = Instant::now();
     let is_daemon = output.is_framed();
-    let upstream = is_daemon.then(|| Upstream::new(Heartbeat::new(settings.dead_after(), now)));
+    let upstream = is_daemon.then(|| Upstream::new(settings, now));
     let ranks = share.first..share.first + settings.total_ranks();
     let store = Store::new(ranks, links.routes());
     let children = links.iter().count();
-    let mask = signals.original_mask();
-    let local = start::start(settings, share, &placement, mask, children, output)?;
+    let mask = signals.original_mask().clone();
+    let (local, starter) = start::prepare(settings, share, placement, mask, children, output)?;
     let mut job = Job {
         local,
         first: share.first,
@@ -148,13 +153,7 @@ fn begin(
     if settings.explain {
         job.explain_refusals();
     }
-    if let Some(guard) = &job.processes.guard {
-        job.local.ranks.iter().for_each(|rank| guard.add(rank.pid));
-    }
-    if let Some(CannotRun { message, code }) = job.local.failed.take() {
-        job.on_start_failure(&message, code);
-    }
-    Ok(job)
+    Ok((job, starter))
 }
 
 fn prepare(settings: &Settings, share: &Share) -> Result<(Placement, Signals), String> {
@@ -179,13 +178,33 @@ impl Job {
         }
     }
 
-    fn watch(&mut self) {
+    fn watch(&mut self, mut starter: Starter<'_>) {
         while !self.is_over() {
             for source in self.wait(self.deadline()) {
                 self.on_ready(source);
             }
             self.judge_events();
+            self.start_some(&mut starter);
             self.tick(Instant::now());
+        }
+    }
+
+    /// Starts the next ranks. A job that is ending starts none.
+    fn start_some(&mut self, starter: &mut Starter<'_>) {
+        if self.phase != Phase::Running {
+            self.local.unstarted = 0;
+        }
+        if self.local.unstarted == 0 {
+            return;
+        }
+        let before = self.local.ranks.len();
+        let started = starter.start_some(&mut self.local, Instant::now() + START_SLICE);
+        self.processes.is_childless = false;
+        if let Some(guard) = &self.processes.guard {
+            self.local.ranks[before..].iter().for_each(|rank| guard.add(rank.pid));
+        }
+        if let Err(CannotRun { message, code }) = started {
+            self.on_start_failure(&message, code);
         }
     }
 
@@ -227,6 +246,9 @@ impl Job {
 
     /// Returns the time of the next [`Job::tick`].
     fn deadline(&self) -> Option<Instant> {
+        if self.local.unstarted > 0 {
+            return Some(Instant::now());
+        }
         let heartbeat = self.upstream.as_ref().and_then(|upstream| upstream.heartbeat.deadline());
         let stall = self.watch.stall.as_ref().map(StallDetector::deadline);
         let output = self.local.output.deadline();

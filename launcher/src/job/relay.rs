@@ -1,24 +1,19 @@
 //! The daemons below this one: their messages go up, those of `mpiexec` go down.
 //!
-//! What all hosts send alike is joined on the way: the ends of ranks that did not fail, whether
-//! ranks make progress, and the end of the job. Other messages pass as they are.
-//!
-//! States of a batch of ended ranks: empty -> waiting, for [`BATCH_TIME`] if others may wait for a
-//! rank of it, otherwise until the ranks are asked for or the job is over -> sent.
+//! What all hosts send alike is joined on the way: the ends of ranks that did not fail and the
+//! tables ([`crate::tree::batch`]), whether ranks make progress, and the end of the job. Other
+//! messages pass as they are.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::state::{Job, Phase};
 use crate::failure_policy::Event;
-use crate::frames::{EndedRank, FromHost, ToHost};
+use crate::frames::{EndedRank, FromHost, HostTable, ToHost};
 use crate::rank_table::RankLine;
 use crate::stall::HostStall;
 use crate::tree::links::Trouble;
 use crate::tree::store::{Outgoing, Party, StoreMessage};
 use bootstrap::control::ToRank;
-
-/// Time that the end of a rank that others may wait for is held back.
-const BATCH_TIME: Duration = Duration::from_millis(20);
 
 impl Job {
     /// Reads the messages of a child.
@@ -38,13 +33,15 @@ impl Job {
             FromHost::Stalled(_) | FromHost::Over => self.report_stall(),
             FromHost::InputTaken => self.request_input(),
             FromHost::Ended(list) => {
-                let list: Vec<EndedRank> =
-                    list.into_iter().filter(|ended| covers(ended.rank)).collect();
-                list.into_iter().for_each(|ended| self.add_ended(ended));
+                let own = list.into_iter().filter(|ended| covers(ended.rank));
+                let own: Vec<EndedRank> = own.collect();
+                own.into_iter().for_each(|ended| self.add_ended(ended));
+            }
+            FromHost::Tables(tables) => {
+                self.add_tables(tables.into_iter().filter(|table| covers(table.first)).collect());
             }
             FromHost::Output { rank, .. } | FromHost::Explained { rank, .. } if !covers(rank) => {}
             FromHost::Happened { event, .. } if !covers(event.rank()) => {}
-            FromHost::Table { first, .. } if !covers(first) => {}
             other => self.local.output.send(&other),
         }
     }
@@ -73,8 +70,8 @@ impl Job {
         let is_behind = self.local.output.is_behind();
         let troubles = self.relay.links.check(now, is_behind);
         troubles.into_iter().for_each(|trouble| self.on_trouble(trouble));
-        if self.relay.due.is_some_and(|due| now >= due) {
-            self.send_ended();
+        if self.relay.batch.is_due(now) {
+            self.send_batch();
         }
     }
 
@@ -94,19 +91,18 @@ impl Job {
     }
 
     fn add_ended(&mut self, ended: EndedRank) {
-        if ended.is_absent() {
-            self.relay.due.get_or_insert_with(|| Instant::now() + BATCH_TIME);
-        }
-        self.relay.ended.push(ended);
+        self.relay.batch.add_ended(ended, Instant::now());
     }
 
-    /// Sends the ranks that have ended.
-    pub(super) fn send_ended(&mut self) {
-        self.relay.due = None;
-        let ended = std::mem::take(&mut self.relay.ended);
-        if !ended.is_empty() {
-            self.local.output.send(&FromHost::Ended(ended));
-        }
+    /// Adds answers to `Table`, of this host or of some below it.
+    pub(super) fn add_tables(&mut self, tables: Vec<HostTable>) {
+        let answering = 1 + self.relay.links.hosts_up();
+        self.relay.batch.add_tables(tables, answering, Instant::now());
+    }
+
+    /// Sends what was joined.
+    pub(super) fn send_batch(&mut self) {
+        self.relay.batch.take().for_each(|message| self.local.output.send(&message));
     }
 
     /// Records whether the ranks of this host make progress.

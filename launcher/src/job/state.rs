@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 use crate::absent_ranks::AbsentRanks;
 use crate::failure_policy::{Event, Exit};
 use crate::foreign_mpi::ForeignMpi;
-use crate::frames::{self, EndedRank};
+use crate::frames;
 use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
 use crate::memory_limit::MemoryLimit;
@@ -23,6 +23,7 @@ use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, HostStall, StallDetector};
 use crate::start::LocalRanks;
 use crate::stopped_ranks::StoppedRanks;
+use crate::tree::batch::Batch;
 use crate::tree::links::Links;
 use crate::tree::store::Store;
 use crate::unfinalized::Unfinalized;
@@ -73,7 +74,9 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(heartbeat: Heartbeat) -> Upstream {
+    /// Listens to a parent that has just started this process, and may be starting others.
+    pub(super) fn new(settings: &Settings, now: Instant) -> Upstream {
+        let heartbeat = Heartbeat::starting(settings.dead_after(), settings.start_timeout(), now);
         Upstream { decoder: frames::decoder(), heartbeat }
     }
 }
@@ -110,10 +113,7 @@ pub(super) struct Watch {
 #[derive(Debug)]
 pub(super) struct Relay {
     pub(super) links: Links,
-    /// Ranks of this host and of those below that ended and were not sent yet.
-    pub(super) ended: Vec<EndedRank>,
-    /// When they are sent.
-    pub(super) due: Option<Instant>,
+    pub(super) batch: Batch,
     /// Whether the ranks of this host make progress.
     pub(super) own_stall: HostStall,
     /// What was sent of this host and of those below.
@@ -124,12 +124,12 @@ impl Relay {
     /// Relays for these children.
     pub(super) fn new(links: Links) -> Relay {
         let (own_stall, sent_stall) = (HostStall::Active, HostStall::Active);
-        Relay { links, ended: Vec::new(), due: None, own_stall, sent_stall }
+        Relay { links, batch: Batch::default(), own_stall, sent_stall }
     }
 
     /// Returns the time of the next [`Job::check_relay`].
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.due.into_iter().chain(self.links.deadline()).min()
+        self.batch.deadline().into_iter().chain(self.links.deadline()).min()
     }
 }
 
@@ -232,7 +232,8 @@ impl Job {
     pub(super) fn seen(&self, rank: u32) -> (Snapshot, u32) {
         let local = rank - self.first;
         let seen = self.local.status_page.entry(local).snapshot();
-        let started = self.local.ranks[local as usize].pid.as_raw_nonzero().get() as u32;
+        let started = self.local.ranks.get(local as usize);
+        let started = started.map_or(0, |rank| rank.pid.as_raw_nonzero().get() as u32);
         (seen, if seen.pid == 0 { started } else { seen.pid })
     }
 
@@ -249,7 +250,7 @@ impl Job {
     }
 
     pub(super) fn all_ranks_have_ended(&self) -> bool {
-        self.local.ranks.iter().all(|rank| rank.exit.is_some())
+        self.local.unstarted == 0 && self.local.ranks.iter().all(|rank| rank.exit.is_some())
     }
 
     /// Returns true if no rank runs and no process that a rank left running.

@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use super::state::{Job, Phase};
 use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::failure_policy::Exit;
-use crate::frames::FromHost;
+use crate::frames::{FromHost, HostTable};
 use crate::rank_table::{RankLine, rank_table};
 use crate::stall::{self, HostStall};
 use crate::{process_state, wait_graph};
@@ -80,11 +80,13 @@ impl Job {
     }
 
     fn lines(&self) -> Vec<RankLine> {
+        let exits = self.local.ranks.iter().map(|rank| rank.exit);
+        let unstarted = std::iter::repeat_n(None, self.local.unstarted);
         (self.first..)
-            .zip(&self.local.ranks)
-            .map(|(rank, this)| {
+            .zip(exits.chain(unstarted))
+            .map(|(rank, exit)| {
                 let (seen, pid) = self.seen(rank);
-                RankLine::new(pid, this.exit, seen)
+                RankLine::new(pid, exit, seen)
             })
             .collect()
     }
@@ -106,8 +108,7 @@ impl Job {
             .collect();
         self.request_stacks(&lines);
         if self.upstream.is_some() {
-            self.send_ended();
-            self.local.output.send(&FromHost::Table { first: self.first, lines, notes });
+            self.add_tables(vec![HostTable { first: self.first, lines, notes }]);
             return false;
         }
         let table = rank_table(self.first, &lines, &self.host, self.clock.age());

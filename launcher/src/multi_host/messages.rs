@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use bootstrap::Snapshot;
 
-use super::state::{Answer, MultiHostJob, Phase};
+use super::state::{MultiHostJob, Phase};
 use crate::absent_ranks::Waiter;
 use crate::failure_policy::{Event, Verdict};
-use crate::frames::{EndedRank, FromHost, ToHost};
+use crate::frames::{EndedRank, FromHost, HostTable, ToHost};
 use crate::outcome::Judgement;
 use crate::output::Which;
 use crate::rank_table::RankLine;
@@ -49,9 +49,13 @@ impl MultiHostJob {
                     self.print(&text);
                 }
             }
-            FromHost::Table { first, lines, notes } if covers(first) => {
-                if let Some(host) = self.host_of(first) {
-                    self.hosts[host].answer = Some(Answer { lines, notes });
+            FromHost::Tables(tables) => {
+                let tables: Vec<HostTable> =
+                    tables.into_iter().filter(|table| covers(table.first)).collect();
+                for table in tables {
+                    if let Some(host) = self.host_of(table.first) {
+                        self.hosts[host].answer = Some(table);
+                    }
                 }
             }
             FromHost::Line(text) => self.output.print(&text),
@@ -61,8 +65,7 @@ impl MultiHostJob {
             FromHost::Output { .. }
             | FromHost::Happened { .. }
             | FromHost::Explained { .. }
-            | FromHost::Lost(_)
-            | FromHost::Table { .. } => {}
+            | FromHost::Lost(_) => {}
             // The links have recorded these.
             FromHost::Hello { .. } | FromHost::Beat | FromHost::InputTaken | FromHost::Over => {}
         }

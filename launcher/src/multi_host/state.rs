@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use crate::frames::ToHost;
+use crate::frames::{HostTable, ToHost};
 use crate::outcome::{Clock, Outcome};
 use crate::output::Output;
 use crate::poll_set::{self, Interest};
@@ -46,21 +46,13 @@ pub(super) struct Choices {
     pub(super) stall_after: Duration,
 }
 
-/// The answer of one host to the question for the table.
-pub(super) struct Answer {
-    /// The state of each rank, in order.
-    pub(super) lines: Vec<RankLine>,
-    /// Sentences about ranks that are stopped or idle.
-    pub(super) notes: Vec<String>,
-}
-
 /// A host of the job.
 pub(super) struct HostState {
     pub(super) share: HostShare,
     /// The connection to it, or to one that it was reached through, has ended.
     pub(super) is_lost: bool,
     /// The answer to the last question for the table.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<HostTable>,
 }
 
 /// A running job.

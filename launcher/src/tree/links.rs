@@ -147,6 +147,11 @@ impl Links {
         !self.links.iter().any(Link::is_up)
     }
 
+    /// Returns the number of hosts of children that are starting or running.
+    pub(crate) fn hosts_up(&self) -> usize {
+        self.links.iter().filter(|link| link.is_up()).map(|link| link.branch.hosts().count()).sum()
+    }
+
     /// Returns true if a daemon has not sent its first message.
     pub(crate) fn is_one_starting(&self) -> bool {
         self.links.iter().any(|link| link.state == State::Starting)
@@ -209,6 +214,8 @@ impl Links {
         if version == VERSION {
             this.state = State::Running;
             this.heartbeat = Some(Heartbeat::new(self.dead_after, Instant::now()));
+            // The child listens for beats from the first one on: all children were started.
+            this.send(&ToHost::Beat);
             return None;
         }
         this.give_up();
@@ -482,7 +489,7 @@ fn grace(link: &Link) -> Duration {
 }
 
 /// Returns the message that starts the ranks of a branch.
-fn begin(settings: &Settings, share: &Share, tree: &Tree, branch: &Branch) -> ToHost {
+pub(super) fn begin(settings: &Settings, share: &Share, tree: &Tree, branch: &Branch) -> ToHost {
     let Branch { head, below } = branch;
     // A daemon without hosts below needs the sections of its own ranks alone.
     let sections = match below.is_empty() {

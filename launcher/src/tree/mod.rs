@@ -4,16 +4,20 @@
 //! A [`Branch`] is a daemon (its head) with the hosts that it starts and relays for. Each parent
 //! splits the hosts below it by the same rule ([`branches`]), so that no list of edges is sent.
 //! `link` is one edge, seen from the parent; [`links`] are all edges of a process and what time
-//! does to them; [`store`] is one process's part of the job's store.
+//! does to them; [`store`] is one process's part of the job's store; [`batch`] joins what hosts
+//! send alike. `simulation` runs all of them but the sockets, for jobs of many hosts.
 //!
 //! Invariants: a parent exchanges messages with its children and its own parent alone. A child is
 //! over after all hosts below it. A daemon that loses its parent ends its ranks and its children.
 //! This module prints nothing and judges no rank.
 
 pub(crate) mod agent;
+pub(crate) mod batch;
 mod channel;
 pub(crate) mod link;
 pub(crate) mod links;
+#[cfg(test)]
+mod simulation;
 pub mod store;
 
 use std::ops::Range;

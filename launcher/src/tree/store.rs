@@ -252,117 +252,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use super::*;
-    use crate::tree::{Branch, HostShare, branches};
-
-    /// A process of the simulated tree. Process 0 is `mpiexec`.
-    struct Node {
-        store: Store,
-        parent: Option<usize>,
-        children: Vec<usize>,
-        first: u32,
-        /// Messages that it has sent to other processes, by receiver.
-        sent: HashMap<usize, u32>,
-        received: u32,
-    }
-
-    /// A tree of stores, and what its ranks were answered.
-    struct Simulation {
-        nodes: Vec<Node>,
-        /// The node of each rank.
-        homes: Vec<usize>,
-        answers: HashMap<(u32, String), Vec<u8>>,
-        pending: VecDeque<(usize, Party, StoreMessage)>,
-    }
-
-    impl Simulation {
-        fn new(hosts: u32, ranks: u32, width: u32) -> Simulation {
-            let share = |n| HostShare { name: format!("h{n}"), first: n * ranks, ranks };
-            let mut all = Simulation {
-                nodes: Vec::new(),
-                homes: vec![0; (hosts * ranks) as usize],
-                answers: HashMap::new(),
-                pending: VecDeque::new(),
-            };
-            all.add(None, None, (0..hosts).map(share).collect(), width);
-            all
-        }
-
-        fn add(
-            &mut self,
-            parent: Option<usize>,
-            head: Option<HostShare>,
-            below: Vec<HostShare>,
-            width: u32,
-        ) -> usize {
-            let own = head.as_ref().map_or(0..0, HostShare::range);
-            let id = self.nodes.len();
-            own.clone().for_each(|rank| self.homes[rank as usize] = id);
-            let split: Vec<Branch> = branches(below, width, |_| false);
-            let routes = split.iter().enumerate();
-            let routes = routes.flat_map(|(id, b)| b.ranges().into_iter().map(move |r| (r, id)));
-            let store = Store::new(own.clone(), routes.collect());
-            let (sent, first) = (HashMap::new(), own.start);
-            self.nodes.push(Node { store, parent, children: vec![], first, sent, received: 0 });
-            for Branch { head, below } in split {
-                let child = self.add(Some(id), Some(head), below, width);
-                self.nodes[id].children.push(child);
-            }
-            id
-        }
-
-        fn put(&mut self, rank: u32, key: &str, value: &[u8]) {
-            let home = self.homes[rank as usize];
-            let outgoing = self.nodes[home].store.put(key.into(), value.into());
-            self.deliver(home, outgoing);
-        }
-
-        fn ask(&mut self, rank: u32, key: &str) {
-            let home = self.homes[rank as usize];
-            let local = rank - self.nodes[home].first;
-            let outgoing = self.nodes[home].store.ask(key.into(), local);
-            self.deliver(home, outgoing);
-        }
-
-        fn deliver(&mut self, from: usize, outgoing: Outgoing) {
-            for (party, message) in outgoing {
-                let node = &mut self.nodes[from];
-                let to = match (party, message.clone()) {
-                    (Party::Local(local), StoreMessage::Values(values)) => {
-                        let rank = node.first + local;
-                        let answers = values.into_iter().map(|(key, value)| ((rank, key), value));
-                        self.answers.extend(answers);
-                        continue;
-                    }
-                    (Party::Local(_), _) => panic!("a rank is sent {message:?}"),
-                    (Party::Child(child), _) => node.children[child],
-                    (Party::Parent, _) => node.parent.expect("mpiexec knows the way"),
-                };
-                *node.sent.entry(to).or_default() += 1;
-                let back = match self.nodes[to].parent {
-                    Some(parent) if parent == from => Party::Parent,
-                    _ => Party::Child(
-                        self.nodes[to].children.iter().position(|child| *child == from).unwrap(),
-                    ),
-                };
-                self.pending.push_back((to, back, message));
-            }
-        }
-
-        fn run(&mut self) {
-            while let Some((to, from, message)) = self.pending.pop_front() {
-                self.nodes[to].received += 1;
-                let outgoing = self.nodes[to].store.on_message(from, message);
-                self.deliver(to, outgoing);
-            }
-        }
-
-        fn answer(&self, rank: u32, key: &str) -> Option<&[u8]> {
-            self.answers.get(&(rank, key.to_owned())).map(Vec::as_slice)
-        }
-    }
+    use crate::tree::simulation::Simulation;
 
     #[test]
     fn an_early_request_is_answered_by_the_put() {
@@ -380,8 +271,7 @@ mod tests {
         all.run();
         assert_eq!([5, 4].map(|rank| all.answer(rank, "a/0")), [Some(&[1][..]); 2]);
         assert_eq!((all.answer(0, "a/5"), all.answer(1, "x")), (Some(&[2][..]), Some(&[3][..])));
-        let asked = &all.nodes[all.homes[4]].sent;
-        assert_eq!(asked.values().sum::<u32>(), 3, "one request for both, a value, a put");
+        assert_eq!(all.sent_by_host_of(4), 3, "one request for both, a value, a put");
     }
 
     #[test]
@@ -402,33 +292,6 @@ mod tests {
         assert_eq!(all.answer(6, "a/0"), Some(&[2][..]));
     }
 
-    /// The most messages of one process, sent and received, and the most neighbours it has sent to,
-    /// where each of 100 ranks on each host asks for the addresses of its partners.
-    fn load(hosts: u32, width: u32, partners: impl Fn(u32, u32) -> Vec<u32>) -> (u32, usize) {
-        let each = 100;
-        let size = hosts * each;
-        let mut all = Simulation::new(hosts, each, width);
-        for rank in 0..size {
-            all.put(rank, &format!("tcp/{rank}"), &rank.to_le_bytes());
-        }
-        assert!(all.nodes.iter().all(|node| node.sent.is_empty()), "nothing before it is asked");
-        for rank in 0..size {
-            for partner in partners(rank, size) {
-                all.ask(rank, &format!("tcp/{partner}"));
-            }
-        }
-        all.run();
-        for rank in 0..size {
-            for partner in partners(rank, size) {
-                let expected = partner.to_le_bytes();
-                assert_eq!(all.answer(rank, &format!("tcp/{partner}")), Some(&expected[..]));
-            }
-        }
-        let load = |node: &Node| node.received + node.sent.values().sum::<u32>();
-        let most = all.nodes.iter().map(load).max().unwrap();
-        (most, all.nodes.iter().map(|node| node.sent.len()).max().unwrap())
-    }
-
     #[test]
     fn a_rank_that_asks_for_all_gets_them_in_lots() {
         let (hosts, each) = (100, 100);
@@ -437,7 +300,7 @@ mod tests {
         (0..size).for_each(|rank| all.put(rank, &format!("verbs/{rank}/1"), &rank.to_le_bytes()));
         // Two ranks of one host: the second one finds the copies of its host.
         for (rank, limit) in [(5050, 2 * 10 * size / LOT), (5051, 0)] {
-            let sent = |all: &Simulation| all.nodes.iter().map(|node| node.received).sum::<u32>();
+            let sent = |all: &Simulation| all.load().messages;
             let (mut asked, before) = (0, sent(&all));
             for other in 0..size {
                 let key = format!("verbs/{other}/1");
@@ -466,27 +329,5 @@ mod tests {
         all.ask(0, "a/100");
         all.run();
         assert_eq!(all.answer(0, "a/100"), Some(&[2][..]));
-    }
-
-    #[test]
-    fn ten_thousand_ranks_that_ask_for_one_load_no_host() {
-        let to_first = |rank: u32, _| if rank == 0 { vec![] } else { vec![0] };
-        for (hosts, width) in [(10, 4), (100, 4), (100, 10), (100, 32)] {
-            let (most, neighbours) = load(hosts, width, to_first);
-            assert!(most <= 2 * (width + 1), "{hosts} hosts by {width}: {most} messages");
-            assert!(neighbours <= width as usize + 1, "{neighbours}");
-        }
-    }
-
-    #[test]
-    fn partners_of_trees_and_rings_cost_few_messages_for_each_rank() {
-        let doubling = |rank: u32, size: u32| -> Vec<u32> {
-            (0..14).map(|bit| rank ^ (1 << bit)).filter(|other| *other < size).collect()
-        };
-        let ring = |rank: u32, size: u32| vec![(rank + 1) % size];
-        let (of_ring, neighbours) = load(100, 4, ring);
-        assert!(of_ring <= 2 * 2 * 9 * 4 && neighbours <= 5, "{of_ring} {neighbours}");
-        let (_, neighbours) = load(20, 4, doubling);
-        assert!(neighbours <= 5, "{neighbours}");
     }
 }

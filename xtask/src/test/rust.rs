@@ -60,8 +60,8 @@ pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) ->
     Ok(tally)
 }
 
-/// Every fuzz target for [`FUZZ_SECONDS`], and hostile connections to a listener; if it is
-/// `thorough`, [`HOSTILE_INPUTS`] of each.
+/// Every fuzz target for [`FUZZ_SECONDS`]; if it is `thorough`, [`HOSTILE_INPUTS`] of each, and as
+/// many hostile connections to each listener.
 pub(super) fn fuzz(
     project: &Project,
     step: &Step,
@@ -71,6 +71,7 @@ pub(super) fn fuzz(
     let mut cargo = project.cargo(&["test", "--package", "verbena-tests", "--test", "fuzz"]);
     if thorough {
         cargo.args(["--test", "tcp_limits"]);
+        cargo.args(["--package", "verbena-launcher", "--test", "hostile_agents"]);
         cargo.env("FUZZ_INPUTS", HOSTILE_INPUTS).env("VERBENA_TEST_HOSTILE", HOSTILE_INPUTS);
     }
     cargo.args(["--profile", PROFILE, "--quiet", "--"]).args(filter);
