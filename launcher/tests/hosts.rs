@@ -382,7 +382,7 @@ fn a_signal_while_a_rank_is_stopped_blames_no_rank() {
 fn an_agent_that_never_says_a_word_is_given_up() {
     let mark = unique_sleep();
     let run = |agent: &str| {
-        let words = ["--start-timeout", "0.5", "--agent", agent, "--hosts", "a,b", "true"];
+        let words = ["--start-timeout", "1.5", "--agent", agent, "--hosts", "a,b", "true"];
         finish(spawn(&mut command(&words)))
     };
     let folder = std::env::temp_dir().join(format!("verbena-agents-{}", std::process::id()));
@@ -396,7 +396,7 @@ fn an_agent_that_never_says_a_word_is_given_up() {
     };
     let silent = run(&write("silent", format!("exec sleep {mark}")));
     assert!(silent.code == 1 && silent.time < SOON, "{silent:?}");
-    assert!(silent.err.contains("cannot start rank 0 on a: no message from its daemon for 0.5 s"));
+    assert!(silent.err.contains("cannot start rank 0 on a: no message from its daemon for 1.5 s"));
     // Its output is held open by another process.
     let leaves = run(&write("leaves", format!("sleep {mark} 2>/dev/null & exit 3")));
     assert!(leaves.code == 1 && leaves.time < SOON, "{leaves:?}");
