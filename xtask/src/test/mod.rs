@@ -92,7 +92,7 @@ enum Part {
     /// The rings under Miri, which checks every access (if it is installed).
     Miri,
     /// Every decoder on mutations of its corpus in fuzz/corpus, some seconds each; with --thorough
-    /// a million inputs each, and a million hostile connections to a listener.
+    /// a million inputs each, and a million hostile connections to each listener.
     Fuzz,
     /// The documentation of all crates without a warning, doctests, and dead links.
     Docs,
