@@ -245,7 +245,9 @@ knobs! {
     VERBS_REGISTERED_BYTES: Bytes = Row::bytes("verbs.registered_bytes", G, 64 * K..=1024 * G,
         "memory that stays registered, and therefore pinned, at once; at most half of the limit on locked memory");
     VERBS_CREDITS: Count = Row::count("verbs.credits", "frames", 32, 4..=1024,
-        "frames that each peer may have in flight to this process; as many receive buffers are kept for each peer");
+        "frames that each peer may have in flight to this process, while verbs.receives has receive buffers for them");
+    VERBS_RECEIVES: Count = Row::count("verbs.receives", "receives", 2048, 64..=32_767,
+        "receive buffers of a process for all its connections; peers that send little have few of them");
     VERBS_CONNECTIONS: Count = Row::count("verbs.connections", "queue pairs", 128, 1..=65_536,
         "RDMA connections that a process keeps at once; messages of further peers go by unreliable datagrams, which are acknowledged and repeated");
     VERBS_CONNECT_AFTER: Count = Row::count("verbs.connect_after", "messages", 16, 0..=1_000_000,

@@ -13,6 +13,8 @@ mod many_peers;
 mod moved;
 #[path = "verbs/seeds.rs"]
 mod seeds;
+#[path = "verbs/shares.rs"]
+mod shares;
 #[path = "verbs/stand_in.rs"]
 mod stand_in;
 
@@ -213,7 +215,9 @@ fn ports_share_the_bytes() {
             // The first ones find a secondary port that is not connected yet.
             let half = BYTES as u64 / 2;
             assert!([written, read].iter().all(|bytes| [0, half].contains(bytes)));
-            shared += usize::from(written == half && read == half);
+            let is_shared = written == half && read == half;
+            assert!(is_shared || shared == 0, "round {round}: {written} and {read} bytes");
+            shared += usize::from(is_shared);
         }
         assert!(shared > 0, "nothing was shared");
     });

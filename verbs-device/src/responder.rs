@@ -5,6 +5,7 @@
 //! `overtake` is set and writes are acknowledged when they are placed: nothing overtakes a write
 //! that its requester believes in place. Reads and atomics always wait.
 
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use verbs_transport::ibv::layout::{ATOMIC_GLOBAL, access, event, wc_status};
@@ -58,12 +59,24 @@ pub(crate) fn on_request(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now:
     }
 }
 
+/// Sends that have found no receive, without those that [`Options::rnr`](crate::options::Options)
+/// refuses.
+static MISSED: AtomicI32 = AtomicI32::new(0);
+
+/// Returns how often a send has found no receive.
+pub(crate) fn missed_receives() -> i32 {
+    MISSED.load(Ordering::Relaxed)
+}
+
 fn on_send(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: Instant) -> Result<bool, u32> {
     if packet.flags & FIRST != 0 {
         if engine.chance(engine.options.rnr) {
             return Ok(false);
         }
-        let Some(receive) = engine.take_receive(qp) else { return Ok(false) };
+        let Some(receive) = engine.take_receive(qp) else {
+            MISSED.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
+        };
         qp.rx.current = Some((receive, 0));
     }
     let Some((receive, at)) = qp.rx.current else { return Err(refusal::INVALID) };

@@ -18,8 +18,14 @@ impl VerbsTransport {
             return false;
         }
         let Ok(Some(slot)) = send.control.take() else { return false };
-        let len = if code == control::STOPPED { PREFIX + OPERAND } else { PREFIX };
-        let words = [code, endpoint.flow.rx_seq, endpoint.flow.tx_seq].map(u32::to_le_bytes);
+        let flow = &endpoint.flow;
+        let (operand, len) = match code {
+            control::STOPPED | control::LOWERED => (flow.tx_seq, PREFIX + OPERAND),
+            control::WINDOW if flow.is_lowering => (flow.low_window(), PREFIX + OPERAND),
+            control::WINDOW => (flow.share, PREFIX + OPERAND),
+            _ => (0, PREFIX),
+        };
+        let words = [code, flow.rx_seq, operand].map(u32::to_le_bytes);
         send.control.bytes_mut(slot, len).copy_from_slice(&words.as_flattened()[..len]);
         endpoint.flow.advertised = endpoint.flow.rx_seq;
         let signal = Signal { slot: Some(slot), ..Signal::NONE };
@@ -31,23 +37,19 @@ impl VerbsTransport {
         true
     }
 
-    /// Sends the acknowledgements and stops that are due.
+    /// Sends the control messages that are due.
     #[cold]
     pub(crate) fn return_credits(&mut self) {
         for at in std::mem::take(&mut self.credit.due) {
             let index = at as usize;
-            let stop_due = std::mem::take(&mut self.endpoints[index].eager_rdma.stop_due);
-            if stop_due && !self.send_control(index, control::STOPPED) {
-                self.endpoints[index].eager_rdma.stop_due = true;
-                self.credit.due.push(at);
-                continue;
-            }
-            let flow = &mut self.endpoints[index].flow;
-            let is_due = flow.credit_due || flow.must_advertise();
-            flow.credit_due = false;
-            if is_due && !self.send_control(index, control::CREDIT) {
-                self.endpoints[index].flow.credit_due = true;
-                self.credit.due.push(at);
+            // Each acknowledges; therefore the acknowledgement is the last.
+            for code in [control::STOPPED, control::LOWERED, control::WINDOW, control::CREDIT] {
+                let flow = &mut self.endpoints[index].flow;
+                let is_late = code == control::CREDIT && flow.must_advertise();
+                if (flow.due.take(code) || is_late) && !self.send_control(index, code) {
+                    self.credit.owe(&mut self.endpoints, index, code);
+                    break;
+                }
             }
         }
     }

@@ -1,20 +1,34 @@
 //! The endpoints whose credit needs attention.
 //!
 //! Invariant: every endpoint with a frame refused for lack of space is in `blocked`. Every one that
-//! must send an acknowledgement or a stop is in `due`.
+//! must send an acknowledgement or another control message is in `due`. Every connected one whose
+//! peer has a low window is in `low`.
 
+use crate::datagram::Micros;
 use crate::endpoints::Endpoints;
 
 /// Endpoints that owe credit, and endpoints without space.
 #[derive(Debug, Default)]
 pub(crate) struct Credit {
-    /// Endpoints that must report to their peer how many frames were delivered.
+    /// Endpoints that must send a control message.
     pub(crate) due: Vec<u32>,
+    /// Endpoints whose peers have low windows, and some that had.
+    pub(crate) low: Vec<u32>,
+    /// When those that send much were looked for last.
+    pub(crate) raised_at: Micros,
+    /// Number of windows that were lowered.
+    pub(crate) lowered: u64,
     /// Endpoints that had no space when last tried.
     blocked: Vec<u32>,
 }
 
 impl Credit {
+    /// Records that endpoint `at` must send the control message with this code.
+    pub(crate) fn owe(&mut self, endpoints: &mut Endpoints, at: usize, code: u32) {
+        endpoints[at].flow.due.add(code);
+        self.due.push(at as u32);
+    }
+
     /// Records that endpoint `at` had no space for a frame.
     pub(crate) fn block(&mut self, endpoints: &mut Endpoints, at: usize) {
         let flow = &mut endpoints[at].flow;

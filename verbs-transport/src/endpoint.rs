@@ -16,6 +16,7 @@ use fabric::{Header, Peer, PeerFailed, Sink};
 
 use crate::datagram::link::{AckState, Link};
 use crate::eager_rdma::channel::Channel;
+use crate::frame::control;
 use crate::ibv::Qp;
 use connection::Connection;
 use flow::FlowControl;
@@ -93,7 +94,7 @@ impl Endpoint {
     /// Returns whether something must go to the peer.
     pub(crate) fn needs_address(&self) -> bool {
         self.flow.no_credit
-            || self.flow.credit_due
+            || self.flow.due.has(control::CREDIT)
             || !self.flow.unacked.is_empty()
             || !self.rma.ops.is_empty()
             || self.link.as_ref().is_some_and(|link| link.ack != AckState::None)

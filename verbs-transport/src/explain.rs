@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Instant;
 
 use crate::endpoint::Endpoint;
+use crate::frame::control;
 use crate::rails::Rails;
 use crate::transport::VerbsTransport;
 
@@ -68,7 +69,8 @@ impl Display for Endpoint {
         write!(
             out,
             "peer {}: {:?} epoch {}, {} requests, {} breaks, {} refusals, wanted {}, address {}; \
-             sent {} acked {} window {} unacked {}, received {} told {}; requests in queue {}, \
+             sent {} acked {} window {} unacked {}, received {} told {} window {}; requests in \
+             queue {}, \
              operations {}; rings {:?} {:?}",
             self.peer.0,
             conn.handshake.phase,
@@ -84,6 +86,7 @@ impl Display for Endpoint {
             flow.unacked.len(),
             flow.rx_seq,
             flow.advertised,
+            flow.share,
             self.tx.used,
             rma.ops.len(),
             self.eager_rdma.rx,
@@ -91,7 +94,8 @@ impl Display for Endpoint {
         )?;
         let conditions = [
             (flow.no_credit, "no credit"),
-            (flow.credit_due, "credit due"),
+            (flow.due.has(control::CREDIT), "credit due"),
+            (flow.is_lowering, "lowers"),
             (flow.credit_requested, "credit requested"),
             (flow.is_replaying, "replays"),
         ];

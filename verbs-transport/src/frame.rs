@@ -2,7 +2,7 @@
 //!
 //! Every message begins with a [`Prefix`]: a sequence number and the number of frames that the
 //! sender has received. A frame follows with its header and body. A control message is the prefix
-//! alone, with a [`control`] code in place of the sequence number; one of them has an operand. A
+//! alone, with a [`control`] code in place of the sequence number; some have an operand. A
 //! coalesced message has a zero word and then frames, each after its length. `docs/verbs.md` draws
 //! all three.
 //!
@@ -40,6 +40,11 @@ pub(crate) mod control {
     /// Acknowledges, and promises that nothing more is written into the peer's ring: what was
     /// written is among the frames before the one that the operand numbers.
     pub(crate) const STOPPED: u32 = 2;
+    /// Acknowledges, and sets the window of the peer's frames to the operand.
+    pub(crate) const WINDOW: u32 = 3;
+    /// Acknowledges, and confirms a lower window: the frame that the operand numbers is the first
+    /// that was not sent in the former one.
+    pub(crate) const LOWERED: u32 = 4;
 }
 
 /// Bytes of the operand of a control message.

@@ -55,6 +55,7 @@ mod rma;
 mod seam;
 mod selection;
 mod settings;
+mod shares;
 mod sleep;
 mod store;
 mod stripes;

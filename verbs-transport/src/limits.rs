@@ -4,10 +4,11 @@ use config::Rendezvous;
 use fabric::{Caps, Offload};
 
 use crate::device::Port;
+use crate::endpoint::flow::{CONTROL_RECVS, LOW_WINDOW};
 use crate::endpoint::send_queue::CONTROL_SENDS;
 use crate::frame::PREFIX;
 use crate::ibv::layout::{ATOMIC_GLOBAL, ATOMIC_NONE};
-use crate::recv_queue::{REPOST_BATCH, ReceiveQueue};
+use crate::recv_queue::REPOST_BATCH;
 use crate::settings::Settings;
 use crate::ud::UdEndpoint;
 
@@ -18,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) caps: Caps,
     /// Most queue pairs at once.
     pub(crate) max_connections: u32,
+    /// Receives for all of them together.
+    pub(crate) receives: u32,
     /// Requests that a send queue has space for.
     pub(crate) send_depth: u32,
 }
@@ -27,7 +30,8 @@ impl Config {
     pub(crate) fn new(settings: Settings, port: &Port, size: u32) -> Config {
         let (get_min, put_min) = rendezvous_min(&settings, port);
         let frame = settings.eager_max + PREFIX;
-        let max_connections = max_connections(&settings, port, size);
+        let receives = receives(&settings, port, size);
+        let max_connections = max_connections(&settings, port, size, receives);
         let offload = match port.device_attr.atomic_cap {
             ATOMIC_NONE => Offload::Device,
             // A connection that ends for another one would leave open what an atomic has done.
@@ -40,7 +44,12 @@ impl Config {
         let late_puts = !port.is_emulated;
         let caps = Caps { frame, eager, get_min, put_min, offload, late_puts };
         let send_depth = settings.credits + CONTROL_SENDS;
-        Config { settings, caps, max_connections, send_depth }
+        Config { settings, caps, max_connections, receives, send_depth }
+    }
+
+    /// Returns the receives of a connection whose peer has a whole window.
+    pub(crate) fn receives_each(&self) -> u32 {
+        receives_each(self.settings.credits)
     }
 }
 
@@ -63,7 +72,21 @@ fn other_completions(size: u32) -> u32 {
 
 /// Returns the completions that one connection can have in the queue.
 fn completions_each(credits: u32) -> u32 {
-    ReceiveQueue::per_connection(credits) + credits + CONTROL_SENDS
+    receives_each(credits) + credits + CONTROL_SENDS
+}
+
+/// Returns the receives of one connection with a window of `credits` frames.
+fn receives_each(credits: u32) -> u32 {
+    credits + CONTROL_RECVS
+}
+
+/// Returns the receives for all connections together: those of the settings, but at least those of
+/// one connection, at most as many as whole windows of all peers take, and what the device has.
+fn receives(settings: &Settings, port: &Port, size: u32) -> u32 {
+    let each = receives_each(settings.credits);
+    let all = each.saturating_mul(settings.connections.min(size.saturating_sub(1)).max(1));
+    let device = u32::try_from(port.device_attr.max_srq_wr).unwrap_or(0);
+    settings.receives.max(each).min(all).min(device.saturating_sub(REPOST_BATCH).max(each))
 }
 
 /// Returns the completions that so many connections, and all else, can have in the queue.
@@ -72,17 +95,20 @@ pub(crate) fn completions_for(connections: u32, credits: u32, size: u32) -> u32 
 }
 
 /// Returns the most connections that settings and device allow.
-fn max_connections(settings: &Settings, port: &Port, size: u32) -> u32 {
+fn max_connections(settings: &Settings, port: &Port, size: u32, receives: u32) -> u32 {
     let device = &port.device_attr;
     let limit = |max: i32, taken: u32, each: u32| {
         u32::try_from(max).unwrap_or(0).saturating_sub(taken) / each
     };
     let credits = settings.credits;
+    // While one has a whole window, all others can have low ones.
+    let low = receives_each(LOW_WINDOW.min(credits));
+    let others = receives.saturating_sub(receives_each(credits)) / low;
     settings
         .connections
         .min(size.saturating_sub(1))
         .min(limit(device.max_cqe, other_completions(size), completions_each(credits)))
-        .min(limit(device.max_srq_wr, REPOST_BATCH, ReceiveQueue::per_connection(credits)))
+        .min(1 + others)
         .min(limit(device.max_qp, 1, 1))
         .max(1)
 }

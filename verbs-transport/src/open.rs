@@ -71,7 +71,7 @@ impl VerbsTransport {
             completions_for(max_connections.min(FIRST_CONNECTIONS), settings.credits, size);
         let cq = Cq::new(&channel, entries).map_err(step("making a completion queue"))?;
         let (credits, message) = (settings.credits, max_message(config.caps.frame));
-        let mut recv = ReceiveQueue::new(pd, message, credits, max_connections)
+        let mut recv = ReceiveQueue::new(pd, message, config.receives)
             .map_err(step("making a shared receive queue"))?;
         let ud = UdEndpoint::new(pd, &cq, &port, &secret, size)
             .map_err(step("making a datagram queue pair"))?;
@@ -82,7 +82,9 @@ impl VerbsTransport {
         wireup.publish(me, &address).map_err(Unavailable::Store)?;
         let registrations = Registrations::new(pd, settings)?;
         // Now, so that a lack of memory does not show in the middle of the job.
-        recv.provide(1).map_err(step("registering its buffers"))?;
+        let each = config.receives_each();
+        recv.reserve(each).map_err(step("registering its buffers"))?;
+        recv.release(each);
         Ok(VerbsTransport {
             endpoints: Endpoints::new(me, size),
             registrations,

@@ -54,6 +54,9 @@ impl VerbsTransport {
             self.process_device_events();
         }
         self.read_ring_controls();
+        if !self.credit.low.is_empty() {
+            self.raise_busy();
+        }
     }
 
     /// Handles what the completion queue has. Returns whether a frame was delivered.

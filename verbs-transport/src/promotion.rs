@@ -6,18 +6,22 @@
 //! the one that wants it, to close it (Release). That peer closes it with a Disconnect once it has
 //! no operations under way. Messages continue by datagrams all the time: nothing waits for a
 //! connection, and none ends for the sake of a single message. Only operations that nothing but a
-//! connection can carry take one from a peer that is not asked.
+//! connection can carry take one from a peer that is not asked. The same traffic decides which
+//! peers have whole windows, see `shares`.
 
 use std::time::Instant;
 
 use crate::datagram::Micros;
+use crate::endpoint::flow::LOW_WINDOW;
+use crate::shares::{MUCH_MORE, has_low_window};
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
 /// Time between two comparisons of connections.
 const COMPARE_INTERVAL: Micros = 50_000;
-/// How many times as much traffic a peer needs to take the connection of another one.
-const MUCH_MORE: u32 = 4;
+/// Time between two looks at the peers with low windows. Longer, so that peers without a
+/// connection get their comparisons too.
+const RAISE_INTERVAL: Micros = 200_000;
 
 impl VerbsTransport {
     /// Connects endpoint `at`, whose messages go by datagrams, if it has sent enough of them.
@@ -40,7 +44,7 @@ impl VerbsTransport {
         if endpoint.conn.addr.is_none() || Instant::now() < endpoint.conn.not_before {
             return false;
         }
-        if self.endpoints.connected() >= self.config.max_connections {
+        if !self.has_space_for_connection() {
             self.endpoints[at].conn.refused();
             self.compare_connections(at);
             return false;
@@ -64,15 +68,58 @@ impl VerbsTransport {
         self.promote(at)
     }
 
-    /// Asks the peer that has used its connection least to close it, if endpoint `at` has had much
-    /// more traffic in the same time.
+    /// Makes space for endpoint `at`, which wants a connection, or a whole window on one, if it has
+    /// had much more traffic than others in the same time: the peer that has used its connection
+    /// least is asked to close it, or peers that have sent least get low windows.
     pub(crate) fn compare_connections(&mut self, at: usize) {
         let now = self.datagrams.now();
         if now < self.compared_at + COMPARE_INTERVAL {
             return;
         }
         self.compared_at = now;
-        let wants = self.traffic_since(at);
+        let (wants, has) = (self.traffic_since(at), self.endpoints[at].flow.receives);
+        match has == 0 && self.endpoints.connected() >= self.config.max_connections {
+            true => self.release_least(wants),
+            false => self.reclaim(wants, self.config.receives_each() - has),
+        }
+        let connected: Vec<u32> = self.endpoints.with_queue_pairs().collect();
+        for other in connected.into_iter().chain([at as u32]) {
+            let endpoint = &mut self.endpoints[other as usize];
+            endpoint.frames_before = endpoint.frames();
+        }
+    }
+
+    /// Gives whole windows to peers that send much and have low ones. If there are no receives for
+    /// them, peers that send little must do with fewer.
+    #[cold]
+    pub(crate) fn raise_busy(&mut self) {
+        let now = self.datagrams.now();
+        if now < self.credit.raised_at + RAISE_INTERVAL {
+            return;
+        }
+        self.credit.raised_at = now;
+        let mut low = std::mem::take(&mut self.credit.low);
+        low.sort_unstable();
+        low.dedup();
+        low.retain(|&at| has_low_window(&self.endpoints[at as usize]));
+        low.sort_by_cached_key(|&at| std::cmp::Reverse(self.traffic_since(at as usize)));
+        let mut raised = 0;
+        for &at in &low {
+            if self.traffic_since(at as usize) < LOW_WINDOW {
+                break;
+            }
+            if !self.raise(at as usize) {
+                self.compare_connections(at as usize);
+                break;
+            }
+            raised += 1;
+        }
+        self.credit.low.extend_from_slice(&low[raised..]);
+    }
+
+    /// Asks the peer that has used its connection least to close it, if another one has had much
+    /// more traffic, `wants` frames.
+    fn release_least(&mut self, wants: u32) {
         let connected: Vec<u32> = self.endpoints.with_queue_pairs().collect();
         let traffic =
             connected.into_iter().map(|other| (self.traffic_since(other as usize), other));
@@ -85,17 +132,6 @@ impl VerbsTransport {
         {
             self.send_msg(victim as usize, Kind::Release);
         }
-        let connected: Vec<u32> = self.endpoints.with_queue_pairs().collect();
-        for other in connected.into_iter().chain([at as u32]) {
-            let endpoint = &mut self.endpoints[other as usize];
-            endpoint.frames_before = endpoint.frames();
-        }
-    }
-
-    /// Returns the frames of endpoint `at` since connections were compared last.
-    fn traffic_since(&self, at: usize) -> u32 {
-        let endpoint = &self.endpoints[at];
-        endpoint.frames().wrapping_sub(endpoint.frames_before)
     }
 
     /// Handles the peer's wish that a connection be closed, which it uses no more than this end.

@@ -75,7 +75,7 @@ impl VerbsTransport {
         endpoint.tx.takes_receives = true;
         let max_reads = reads(device.max_qp_init_rd_atom).min(message.max_reads);
         endpoint.rma.max_reads = usize::from(max_reads).clamp(1, MAX_RMA_OPS);
-        endpoint.flow.granted = message.window.min(config.send_depth - CONTROL_SENDS);
+        endpoint.flow.grant(message.window.min(config.send_depth - CONTROL_SENDS));
         endpoint.eager_rdma.peer_control = message.ring_control;
         self.on_ack(at, message.rx_seq).map_err(|why| io::Error::other(why.to_owned()))
     }
@@ -108,20 +108,37 @@ impl VerbsTransport {
         Ok(())
     }
 
-    /// Makes space for one more queue pair, of endpoint `at`. If there is none, another connection
-    /// ends only if it `is_urgent`.
+    /// Returns whether there may be one more connection now.
+    pub(crate) fn has_space_for_connection(&self) -> bool {
+        self.endpoints.connected() < self.config.max_connections
+            && self.recv.unreserved() >= self.config.receives_each()
+    }
+
+    /// Makes space for one more queue pair, of endpoint `at`. If there is none, other connections
+    /// end only if it `is_urgent`.
     fn reserve_entries(&mut self, at: usize, is_urgent: bool) -> io::Result<()> {
-        let connected = self.endpoints.connected();
-        if connected < self.config.max_connections && self.provide(connected + 1).is_ok() {
-            return Ok(());
+        while !self.has_space_for_connection() {
+            let victim = self.eviction_candidate(at).filter(|_| is_urgent);
+            self.close(victim.ok_or(io::ErrorKind::WouldBlock)?);
         }
-        match self.eviction_candidate(at).filter(|_| is_urgent) {
-            Some(victim) => {
-                self.close(victim);
+        let connected = self.endpoints.connected();
+        let entries = completions_for(
+            connected + 1 + self.endpoints.draining(),
+            self.config.settings.credits,
+            self.endpoints.job_size(),
+        );
+        let each = self.config.receives_each();
+        let max = self.adapter.port.device_attr.max_cqe;
+        let reserved =
+            self.completions.reserve(entries, max).and_then(|()| self.recv.reserve(each));
+        match reserved {
+            Ok(true) => {
+                self.endpoints[at].flow.receives = each;
                 Ok(())
             }
-            None if connected == 0 => self.provide(1),
-            None => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) if connected == 0 => Err(error),
+            // Memory that the system refuses counts as none.
+            Ok(false) | Err(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -142,14 +159,6 @@ impl VerbsTransport {
             .filter(|&other| other != at && self.endpoints[other].tx.queue_pair().is_some())
             .filter(|&other| is_old_enough(&self.endpoints[other]))
             .min_by_key(|&other| cost(&self.endpoints[other]))
-    }
-
-    /// Provides completions and receives for so many connections.
-    fn provide(&mut self, connections: u32) -> io::Result<()> {
-        let all = connections + self.endpoints.draining();
-        let entries = completions_for(all, self.config.settings.credits, self.endpoints.job_size());
-        self.completions.reserve(entries, self.adapter.port.device_attr.max_cqe)?;
-        self.recv.provide(connections)
     }
 }
 

@@ -69,8 +69,9 @@ impl VerbsTransport {
     /// Takes the queue pair of an endpoint out of service. Frames that have arrived on it still
     /// count.
     pub(crate) fn drain(&mut self, at: usize) {
-        let Self { endpoints, send, rings, coalescer, reports, polls, adapter, .. } = self;
+        let Self { endpoints, send, recv, rings, coalescer, reports, polls, adapter, .. } = self;
         let endpoint = &mut endpoints[at];
+        recv.release(std::mem::take(&mut endpoint.flow.receives));
         let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
         reports.fail_all(endpoint.rma.abort_atomics(), &failure);
         // The open message is unacknowledged like others and is replayed.

@@ -119,8 +119,7 @@ impl VerbsTransport {
     /// full of such frames would never open.
     #[cold]
     fn on_replay(&mut self, at: usize) {
-        self.endpoints[at].flow.credit_due = true;
-        self.credit.due.push(at as u32);
+        self.credit.owe(&mut self.endpoints, at, control::CREDIT);
     }
 
     /// Handles a message beyond the next frame: written frames are missing, or it is an error.
@@ -163,11 +162,19 @@ impl VerbsTransport {
         qpn: u32,
         sink: &mut impl Sink,
     ) -> bool {
-        if code == control::REQUEST_CREDIT {
-            self.endpoints[at].flow.credit_due = true;
-            self.credit.due.push(at as u32);
+        match code {
+            control::REQUEST_CREDIT => self.credit.owe(&mut self.endpoints, at, control::CREDIT),
+            control::STOPPED => return self.on_stopped(at, qpn, operand, sink),
+            control::WINDOW => self.on_window(at, qpn, operand),
+            control::LOWERED => {
+                // What was written before needs no receive, but is acknowledged.
+                let moved = self.take_written(at, sink);
+                self.on_lowered(at, qpn, operand);
+                return moved;
+            }
+            _ => {}
         }
-        code == control::STOPPED && self.on_stopped(at, qpn, operand, sink)
+        false
     }
 
     /// Handles a coalesced message whose first frame has number `first`. Returns whether a frame

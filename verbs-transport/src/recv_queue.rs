@@ -1,13 +1,13 @@
 //! The shared receive queue: receives for all connections, and their slots.
 //!
-//! Each connection adds the receives of one window and of its control messages. Therefore a receive
-//! is posted whenever a message arrives. Receives of connections that have ended are kept.
+//! A connection reserves the receives that its peer's window and its control messages may take.
+//! Therefore a receive is posted whenever a message arrives. The number of receives is fixed; they
+//! are made when they are first reserved, and kept.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::completions::{BATCH, wr_id};
-use crate::endpoint::flow::CONTROL_RECVS;
 use crate::ibv::{Pd, Sge, Srq};
 use crate::memory::Pool;
 
@@ -26,35 +26,27 @@ pub(crate) struct ReceiveQueue {
     is_refused: bool,
     /// Bytes of the longest message.
     message: usize,
-    /// Receives for each connection.
-    per_connection: u32,
-    /// Connections that there are receives for.
-    connections: u32,
+    /// Receives that connections may reserve; [`REPOST_BATCH`] more wait to be reposted.
+    max: u32,
+    /// Receives that connections have reserved.
+    reserved: u32,
+    /// Receives that were made, the spare ones included.
+    made: u32,
 }
 
 impl ReceiveQueue {
-    /// Returns the receives of one connection with a window of `credits` frames.
-    pub(crate) fn per_connection(credits: u32) -> u32 {
-        credits + CONTROL_RECVS
-    }
-
-    /// Returns an empty queue for messages of up to `message` bytes.
-    pub(crate) fn new(
-        pd: &Arc<Pd>,
-        message: usize,
-        credits: u32,
-        max_connections: u32,
-    ) -> io::Result<ReceiveQueue> {
-        let per_connection = ReceiveQueue::per_connection(credits);
-        let max = max_connections * per_connection + REPOST_BATCH;
+    /// Returns an empty queue of `max` receives for messages of up to `message` bytes.
+    pub(crate) fn new(pd: &Arc<Pd>, message: usize, max: u32) -> io::Result<ReceiveQueue> {
+        let all = max + REPOST_BATCH;
         Ok(ReceiveQueue {
-            srq: Srq::new(pd, max)?,
-            slots: Pool::new(pd, message, max),
+            srq: Srq::new(pd, all)?,
+            slots: Pool::new(pd, message, all),
             to_repost: Vec::new(),
             is_refused: false,
             message,
-            per_connection,
-            connections: 0,
+            max,
+            reserved: 0,
+            made: 0,
         })
     }
 
@@ -63,19 +55,31 @@ impl ReceiveQueue {
         &self.srq
     }
 
-    /// Posts receives for so many connections, as far as there are fewer.
-    pub(crate) fn provide(&mut self, connections: u32) -> io::Result<()> {
-        while self.connections < connections {
-            let spare = if self.connections == 0 { REPOST_BATCH } else { 0 };
-            for _ in 0..self.per_connection + spare {
-                let slot = self.slots.take()?;
-                let slot = slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-                self.to_repost.push(slot);
-            }
-            self.connections += 1;
+    /// Returns the receives that are not reserved.
+    pub(crate) fn unreserved(&self) -> u32 {
+        self.max - self.reserved
+    }
+
+    /// Reserves so many receives, which are posted. Returns false if there are fewer; fails if the
+    /// system refuses memory for them.
+    pub(crate) fn reserve(&mut self, count: u32) -> io::Result<bool> {
+        if self.unreserved() < count {
+            return Ok(false);
         }
+        while self.made < self.reserved + count + REPOST_BATCH {
+            let slot = self.slots.take()?;
+            let slot = slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+            self.to_repost.push(slot);
+            self.made += 1;
+        }
+        self.reserved += count;
         self.repost();
-        Ok(())
+        Ok(true)
+    }
+
+    /// Takes back receives that were reserved.
+    pub(crate) fn release(&mut self, count: u32) {
+        self.reserved -= count;
     }
 
     /// Returns a received message.

@@ -45,6 +45,8 @@ pub struct Settings {
     pub registered_bytes: usize,
     /// Frames that a peer may have unacknowledged.
     pub credits: u32,
+    /// Receives for all connections together.
+    pub receives: u32,
     /// Most queue pairs at once.
     pub connections: u32,
     /// Messages to a peer after which it gets a queue pair.
@@ -88,6 +90,7 @@ impl Settings {
             registrations: knobs.count(knob::VERBS_REGISTRATIONS) as usize,
             registered_bytes: knobs.bytes(knob::VERBS_REGISTERED_BYTES) as usize,
             credits: knobs.count(knob::VERBS_CREDITS) as u32,
+            receives: knobs.count(knob::VERBS_RECEIVES) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
             connect_after: knobs.count(knob::VERBS_CONNECT_AFTER) as u32,
             eager_rdma_peers: knobs.count(knob::VERBS_EAGER_RDMA_PEERS) as u32,

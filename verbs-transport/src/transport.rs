@@ -81,6 +81,11 @@ impl VerbsTransport {
         self.coalescer.frames
     }
 
+    /// Returns how often the window of a peer that sent little was lowered.
+    pub fn windows_lowered(&self) -> u64 {
+        self.credit.lowered
+    }
+
     /// Returns the number of datagrams that carried frames or acknowledged them.
     pub fn datagrams_sent(&self) -> u64 {
         self.datagrams.sent
@@ -97,6 +102,11 @@ impl VerbsTransport {
     /// Returns whether a peer has a connection that carries its messages.
     pub fn is_connected(&self, peer: Peer) -> bool {
         self.endpoints.find(peer).is_some_and(|at| self.endpoints[at].is_ready())
+    }
+
+    /// Returns how many frames to a peer may be unacknowledged now.
+    pub fn window(&self, peer: Peer) -> u32 {
+        self.endpoints.find(peer).map_or(0, |at| self.endpoints[at].flow.window)
     }
 
     /// Returns the number of connections.

@@ -62,7 +62,9 @@ fn storm_of(seed: u64) {
     alone_by_seed(NAME, seed, &options, || {
         let mut rng = Rng::new(seed ^ 1 << 40);
         let several = rng.chance(250);
-        let settings = chosen(&mut rng);
+        // Whole windows of 32 frames for one peer, or two, or all.
+        let receives = pick(&mut Rng::new(seed ^ 1 << 41), &[64, 90, 2048]);
+        let settings = Settings { receives, ..chosen(&mut rng) };
         println!("seed {seed}: {options}, several ports: {several}, {settings:?}");
         let ranks = 2 + rng.below(4) as u32;
         let moments: Vec<&str> = MOMENTS

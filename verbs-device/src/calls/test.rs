@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use super::device::setup;
-use crate::{context, forks};
+use crate::{context, forks, responder};
 
 /// Tells this library from libibverbs: carries out what a test wants, see [`context::control`].
 #[unsafe(no_mangle)]
@@ -21,6 +21,12 @@ pub unsafe extern "C" fn verbs_device_control(text: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn verbs_device_fork_inits() -> c_int {
     forks::inits()
+}
+
+/// Returns how often a send has found no receive.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_device_missed_receives() -> c_int {
+    responder::missed_receives()
 }
 
 /// What the options say.

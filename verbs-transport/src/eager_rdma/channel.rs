@@ -57,8 +57,6 @@ pub(crate) struct Channel {
     pub(crate) tx: TxRing,
     /// The ring control, where the peer opens and closes its ring.
     pub(crate) control: Option<Exposed>,
-    /// This process must still report to the peer that it has stopped to write.
-    pub(crate) stop_due: bool,
     /// State of the ring that the peer writes.
     pub(crate) rx: RxState,
     /// That ring.

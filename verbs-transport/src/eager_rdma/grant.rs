@@ -44,8 +44,7 @@ impl VerbsTransport {
         let has_closed = channel.read_control();
         self.rings.set_writable(at, channel.tx.is_open());
         if has_closed && !self.send_control(at, control::STOPPED) {
-            self.endpoints[at].eager_rdma.stop_due = true;
-            self.credit.due.push(at as u32);
+            self.credit.owe(&mut self.endpoints, at, control::STOPPED);
         }
     }
 

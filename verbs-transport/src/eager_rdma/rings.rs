@@ -83,7 +83,7 @@ impl Rings {
     /// direction afterwards. Frames that have arrived are kept until its queue pair is destroyed.
     /// Returns the ring control, which is to be kept as long.
     pub(crate) fn disconnect(&mut self, at: usize, channel: &mut Channel) -> Option<Exposed> {
-        (channel.tx, channel.stop_due, channel.peer_control) = (TxRing::default(), false, (0, 0));
+        (channel.tx, channel.peer_control) = (TxRing::default(), (0, 0));
         channel.stopped_at = None;
         if channel.ring.is_some() {
             channel.rx = RxState::Draining;

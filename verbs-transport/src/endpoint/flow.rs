@@ -4,14 +4,22 @@
 //! Sequence numbers count the frames of one direction over all connections of the endpoint, from
 //! 0, and wrap.
 //!
+//! The receiver keeps receives for a window of frames. It may *lower* the window of a peer that
+//! sends little, to [`LOW_WINDOW`], and give it the whole one again. A window counts as lower only
+//! when the peer has confirmed it, and all that was sent in the former one has arrived.
+//!
 //! Invariant: `unacked` holds the frames `acked .. tx_seq`, in order; its first message may begin
 //! before `acked`. During a *replay*, acknowledged messages are kept as well: the peer may have had
 //! them by another path, and the device still reads their slots.
 
 use std::collections::VecDeque;
 
+use crate::frame::control;
+
 /// Receives for each peer besides those for its frames: control messages.
-pub(crate) const CONTROL_RECVS: u32 = 7;
+pub(crate) const CONTROL_RECVS: u32 = 10;
+/// Frames that every connected peer may have unacknowledged.
+pub(crate) const LOW_WINDOW: u32 = 4;
 
 /// A message that was sent and not acknowledged to its end.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +34,35 @@ pub(crate) struct Unacked {
     pub(crate) frames: u32,
 }
 
+/// Control messages that are due to a peer: a bit for each of the codes of
+/// [`control`](crate::frame::control).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due(u8);
+
+impl Due {
+    /// Adds the message with this code.
+    pub(crate) fn add(&mut self, code: u32) {
+        self.0 |= 1 << code;
+    }
+
+    /// Removes the message with this code, and returns whether it was due.
+    pub(crate) fn take(&mut self, code: u32) -> bool {
+        let was_due = self.has(code);
+        self.0 &= !(1 << code);
+        was_due
+    }
+
+    /// Removes all messages but the one with this code.
+    pub(crate) fn keep(&mut self, code: u32) {
+        self.0 &= 1 << code;
+    }
+
+    /// Returns whether the message with this code is due.
+    pub(crate) fn has(self, code: u32) -> bool {
+        self.0 & (1 << code) != 0
+    }
+}
+
 /// Sequence numbers, window and credit of an endpoint.
 #[derive(Debug)]
 pub(crate) struct FlowControl {
@@ -35,9 +72,15 @@ pub(crate) struct FlowControl {
     pub(crate) acked: u32,
     /// Frames that may be unacknowledged; 0 while the endpoint is not ready.
     pub(crate) window: u32,
-    /// The window that the peer has granted for the latest connection; at first no limit, since
-    /// datagrams are acknowledged by themselves.
+    /// The most frames of either direction that may be unacknowledged on the latest connection;
+    /// at first no limit, since datagrams are acknowledged by themselves.
     pub(crate) granted: u32,
+    /// Frames that the peer may have unacknowledged: `granted`, or [`LOW_WINDOW`].
+    pub(crate) share: u32,
+    /// The peer was told to keep to [`LOW_WINDOW`] and has not confirmed it.
+    pub(crate) is_lowering: bool,
+    /// Receives that are reserved for the connection.
+    pub(crate) receives: u32,
     pub(crate) unacked: VecDeque<Unacked>,
     /// The device has not completed the messages that this connection has sent again.
     pub(crate) is_replaying: bool,
@@ -51,8 +94,9 @@ pub(crate) struct FlowControl {
     pub(crate) is_blocked: bool,
     /// The peer's acknowledgement was requested.
     pub(crate) credit_requested: bool,
-    /// The peer has requested an acknowledgement, or may have missed the last one.
-    pub(crate) credit_due: bool,
+    /// Control messages that are due: an acknowledgement if the peer has requested it, or may have
+    /// missed the last one.
+    pub(crate) due: Due,
 }
 
 impl Default for FlowControl {
@@ -62,6 +106,9 @@ impl Default for FlowControl {
             acked: 0,
             window: 0,
             granted: u32::MAX,
+            share: u32::MAX,
+            is_lowering: false,
+            receives: 0,
             unacked: VecDeque::new(),
             is_replaying: false,
             rx_seq: 0,
@@ -69,7 +116,7 @@ impl Default for FlowControl {
             no_credit: false,
             is_blocked: false,
             credit_requested: false,
-            credit_due: false,
+            due: Due::default(),
         }
     }
 }
@@ -129,17 +176,29 @@ impl FlowControl {
     /// Returns whether an acknowledgement is due to the peer: half of its window is due.
     #[inline]
     pub(crate) fn must_advertise(&self) -> bool {
-        self.rx_seq.wrapping_sub(self.advertised) >= self.granted / 2
+        self.rx_seq.wrapping_sub(self.advertised) >= self.share / 2
+    }
+
+    /// Returns the window of a peer that sends little.
+    pub(crate) fn low_window(&self) -> u32 {
+        LOW_WINDOW.min(self.granted)
+    }
+
+    /// Lets the peer have so many frames unacknowledged, and as many the other way.
+    pub(crate) fn grant(&mut self, window: u32) {
+        (self.granted, self.share, self.is_lowering) = (window, window, false);
     }
 
     /// Begins a connection: the handshake has acknowledged delivered frames.
     pub(crate) fn connected(&mut self) {
-        (self.advertised, self.window, self.credit_due) = (self.rx_seq, self.granted, false);
+        (self.advertised, self.window, self.due) = (self.rx_seq, self.granted, Due::default());
     }
 
     /// Ends a connection.
     pub(crate) fn disconnect(&mut self) {
         (self.window, self.credit_requested) = (0, false);
+        (self.share, self.is_lowering) = (self.granted, false);
+        self.due.keep(control::CREDIT);
     }
 }
 

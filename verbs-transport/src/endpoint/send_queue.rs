@@ -18,7 +18,7 @@ pub(crate) const SIGNAL_EVERY: u32 = 16;
 pub(crate) const MAX_RMA_OPS: usize = 16;
 /// Requests that a send queue has space for besides frames: control messages, ring controls, RMA,
 /// and requests that wait for the next signaled one.
-pub(crate) const CONTROL_SENDS: u32 = 11 + MAX_RMA_OPS as u32 + SIGNAL_EVERY;
+pub(crate) const CONTROL_SENDS: u32 = 14 + MAX_RMA_OPS as u32 + SIGNAL_EVERY;
 
 /// A signaled request.
 #[derive(Clone, Copy, Debug)]
