@@ -1,6 +1,7 @@
 //! What a call on a window waits for, for reports.
 
 use crate::engine::Engine;
+use crate::steps::StepKind;
 use crate::window::{LockState, Target, Window};
 
 /// What a call that waits needs from other ranks.
@@ -34,14 +35,8 @@ impl Engine {
                 Some((target, holder(window, target)))
             }
             WaitsFor::Operations => first(Target::is_used).map(|rank| (rank, None)),
-            WaitsFor::Exposure => {
-                let group = window.epochs.started().ok()?;
-                first_missing(group, &window.steps.posts).map(|rank| (rank, None))
-            }
-            WaitsFor::AccessEnd => {
-                let group = window.epochs.exposed().ok()?;
-                first_missing(group, &window.steps.completes).map(|rank| (rank, None))
-            }
+            WaitsFor::Exposure => first_missing(window, StepKind::Post),
+            WaitsFor::AccessEnd => first_missing(window, StepKind::Complete),
         }
     }
 }
@@ -57,6 +52,7 @@ fn holder(window: &Window, target: u32) -> Option<u32> {
     }
 }
 
-fn first_missing(group: &[u32], counts: &rustc_hash::FxHashMap<u32, u32>) -> Option<u32> {
-    group.iter().copied().find(|rank| counts.get(rank).is_none_or(|&count| count == 0))
+fn first_missing(window: &Window, kind: StepKind) -> Option<(u32, Option<u32>)> {
+    let mut ranks = window.epochs.expected(kind).ok()?.iter().copied();
+    ranks.find(|&rank| !window.has_step(rank, kind)).map(|rank| (rank, None))
 }

@@ -199,8 +199,9 @@ impl Engine {
         has_waiters
     }
 
+    /// Counts a call that synchronises at once; returns true if it has to make progress.
     #[inline(always)]
-    fn is_progress_due(&mut self) -> bool {
+    pub fn is_progress_due(&mut self) -> bool {
         self.quick_calls = self.quick_calls.wrapping_add(1);
         self.quick_calls.is_multiple_of(PROGRESS_EVERY)
     }

@@ -20,9 +20,9 @@ pub struct Engine {
     pub(crate) operations: Operations,
     pub(crate) outgoing: Outgoing,
     pub(crate) failed_peers: Vec<PeerFailed>,
-    /// Locks in shared memory that this process waits for.
-    pub(crate) tickets: u32,
-    /// Peers that wait for a lock in shared memory, and may sleep.
+    /// Locks and steps in shared memory that this process waits for.
+    pub(crate) shared_waits: u32,
+    /// Peers that wait for a change of shared memory, and may sleep.
     pub(crate) wakes: Vec<Peer>,
     /// Counts calls that ended at once; see `direct`.
     pub(crate) quick_calls: u32,
@@ -36,7 +36,7 @@ impl Engine {
             operations: Operations::new(),
             outgoing: Outgoing::new(),
             failed_peers: Vec::new(),
-            tickets: 0,
+            shared_waits: 0,
             wakes: Vec::new(),
             quick_calls: 0,
         }
@@ -72,10 +72,11 @@ impl Engine {
         self.windows.get_mut(&id).ok_or_else(no_window)
     }
 
-    /// Takes the peers whose sleep must end: a lock in shared memory may be theirs.
+    /// Takes the peers whose sleep must end: a lock in shared memory may be theirs, or a step for
+    /// them is there.
     #[inline]
-    pub fn take_wakes(&mut self) -> Vec<Peer> {
-        std::mem::take(&mut self.wakes)
+    pub fn take_wakes(&mut self) -> impl Iterator<Item = Peer> + '_ {
+        self.wakes.drain(..)
     }
 
     /// Returns true when the operation has ended and [`Engine::finish`] has its outcome.

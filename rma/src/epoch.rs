@@ -11,6 +11,7 @@
 use objects::{Class, Error, Result};
 
 use crate::ledger;
+use crate::steps::StepKind;
 
 /// A lock that this rank holds, or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,20 +287,28 @@ impl Epochs {
             .ok_or_else(|| misuse("MPI_Win_complete without MPI_Win_start before it"))
     }
 
-    pub(crate) fn complete(&mut self) {
-        self.started = None;
+    /// Ends the epoch of MPI_Win_start; returns its targets.
+    pub(crate) fn complete(&mut self) -> Result<Vec<u32>> {
+        self.started()?;
+        let group = self.started.take().unwrap_or_default();
         self.renew();
+        Ok(group)
     }
 
-    pub(crate) fn post(&mut self, group: Vec<u32>) -> Result<()> {
+    /// Checks MPI_Win_post.
+    pub(crate) fn check_post(&self) -> Result<()> {
         if self.exposed.is_some() {
             return Err(misuse("MPI_Win_post inside an exposure epoch: call MPI_Win_wait first"));
         }
         if self.fence == Fence::Used {
             return Err(misuse("MPI_Win_post inside a fence epoch with accesses"));
         }
-        self.exposed = Some(group);
         Ok(())
+    }
+
+    /// Begins the exposure epoch of MPI_Win_post.
+    pub(crate) fn post(&mut self, group: Vec<u32>) {
+        self.exposed = Some(group);
     }
 
     /// Returns the origins of the exposure epoch.
@@ -307,6 +316,14 @@ impl Epochs {
         self.exposed
             .as_deref()
             .ok_or_else(|| misuse("MPI_Win_wait or MPI_Win_test without MPI_Win_post before it"))
+    }
+
+    /// Returns the ranks whose steps of a kind the open epoch needs.
+    pub(crate) fn expected(&self, kind: StepKind) -> Result<&[u32]> {
+        match kind {
+            StepKind::Post => self.started(),
+            StepKind::Complete => self.exposed(),
+        }
     }
 
     pub(crate) fn end_exposure(&mut self) {
@@ -415,7 +432,7 @@ mod tests {
         epochs.unlock(2);
         epochs.start(vec![1]).unwrap();
         assert_eq!(reaches(&epochs), [true, false, false, false]);
-        epochs.complete();
+        assert_eq!(epochs.complete().unwrap(), [1]);
         assert!(epochs.is_idle());
         epochs.lock_first(2, Hold { is_quick: true, ..SHARED });
         assert!(reaches(&epochs)[3] && epochs.held(2).unwrap().is_quick);
@@ -445,9 +462,10 @@ mod tests {
         epochs.unlock(3);
         epochs.start(vec![0, 4]).unwrap();
         assert!(epochs.access(4).is_ok() && epochs.access(3).is_err());
-        epochs.complete();
-        epochs.post(vec![1]).unwrap();
-        assert!(epochs.post(vec![1]).is_err() && epochs.check_fence().is_err());
+        epochs.complete().unwrap();
+        assert!(epochs.complete().is_err() && epochs.check_post().is_ok());
+        epochs.post(vec![1]);
+        assert!(epochs.check_post().is_err() && epochs.check_fence().is_err());
         epochs.end_exposure();
         epochs.check_free().unwrap();
     }

@@ -18,9 +18,11 @@
 //! Invariants: nothing that a peer sends can panic the engine or make it touch memory outside of
 //! the window. Memory grows with the targets used and the operations under way.
 
-// Allowed in `atomic`, `attached`, `confirmation`, `control`, `device_atomic` and `mailbox`.
+// Allowed in `atomic`, `attached`, `confirmation`, `control`, `device_atomic`, `mailbox` and
+// `steps`.
 #![deny(unsafe_code)]
 
+mod active;
 mod atomic;
 mod attached;
 mod blocked_on;
@@ -49,6 +51,7 @@ mod outgoing;
 mod rdma;
 mod recent;
 mod segment;
+mod steps;
 mod sync;
 mod target;
 mod transfer;
@@ -67,4 +70,5 @@ pub use mailbox::Mailbox;
 pub use offers::Deferral;
 pub use origin::{Access, Place};
 pub use recent::Recent;
+pub use steps::StepRow;
 pub use window::{AtomicsBy, LockBy, Memory, Remote, Window};

@@ -1,4 +1,4 @@
-//! Synchronisation: locks, flushes, post / start / complete / wait.
+//! Synchronisation: locks, flushes, fences, and the frames of all synchronisation.
 //!
 //! A call that has to wait is a function that is asked again and again (`poll_...`); it returns
 //! `None` until it has ended. Frames of one pair stay in order. Therefore a target that handles a
@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::epoch::Hold;
 use crate::origin;
 use crate::outgoing::Item;
+use crate::steps::StepKind;
 use crate::window::{LockBy, LockState, Target, Window};
 use crate::wire::Step;
 
@@ -74,8 +75,8 @@ impl Engine {
                 let target = window.target(rank);
                 target.unacked = target.unacked.saturating_sub(1);
             }
-            Step::Post => *window.steps.posts.entry(rank).or_default() += 1,
-            Step::Complete => *window.steps.completes.entry(rank).or_default() += 1,
+            Step::Post => window.steps.arrived(rank, StepKind::Post),
+            Step::Complete => window.steps.arrived(rank, StepKind::Complete),
             // Of other ranks alone; see `step_arrived`.
             Step::Describe | Step::Described | Step::Announce | Step::Offer => {}
             Step::Refused => {
@@ -143,7 +144,7 @@ impl Engine {
         };
         state.target(target).lock = lock;
         if let LockState::Ticket(_) = lock {
-            self.tickets += 1;
+            self.shared_waits += 1;
         }
         if lock == LockState::Requested {
             let step = if hold.exclusive { Step::LockExclusive } else { Step::LockShared };
@@ -188,7 +189,7 @@ impl Engine {
         }
         let rank = state.rank;
         state.target(target).lock = LockState::Held;
-        self.tickets -= 1;
+        self.shared_waits -= 1;
         if control.begin(hold.exclusive, rank) {
             self.wake_all(window);
         }
@@ -227,14 +228,14 @@ impl Engine {
         Some(Ok(()))
     }
 
-    /// Returns how many locks in shared memory this process waits for.
+    /// Returns how many changes of shared memory this process waits for: locks and steps.
     #[inline]
-    pub fn tickets(&self) -> u32 {
-        self.tickets
+    pub fn shared_waits(&self) -> u32 {
+        self.shared_waits
     }
 
-    /// Returns true if a lock that this process waits for in shared memory is its own now; takes
-    /// nothing.
+    /// Returns true if a lock that this process waits for in shared memory is its own now, or the
+    /// steps that it waits for are there; takes nothing.
     pub fn has_turn(&self) -> bool {
         let is_due = |window: &Window, rank: u32, ticket: u32| {
             let hold = window.epochs.held(rank).or_else(|_| window.epochs.held_all());
@@ -244,14 +245,16 @@ impl Engine {
             })
         };
         self.windows.values().any(|window| {
-            window.targets.iter().any(|(&rank, target)| match target.lock {
+            let has_lock = window.targets.iter().any(|(&rank, target)| match target.lock {
                 LockState::Ticket(ticket) => is_due(window, rank, ticket),
                 _ => false,
-            })
+            });
+            has_lock || window.has_awaited_steps()
         })
     }
 
-    /// Takes the locks in shared memory that are this process's turn; true if there were any.
+    /// Takes the locks in shared memory that are this process's turn; true if there were any, or if
+    /// steps are there that a call waits for.
     #[cold]
     pub fn take_turns(&mut self) -> bool {
         let waits = |window: &Window| {
@@ -260,9 +263,10 @@ impl Engine {
             waiting.map(|(&rank, _)| (window.id, rank)).collect::<Vec<_>>()
         };
         let waiting: Vec<_> = self.windows.values().flat_map(waits).collect();
-        waiting
-            .into_iter()
-            .fold(false, |took, (window, target)| self.poll_lock(window, target).is_some() | took)
+        let has_steps = self.windows.values().any(Window::has_awaited_steps);
+        waiting.into_iter().fold(has_steps, |took, (window, target)| {
+            self.poll_lock(window, target).is_some() | took
+        })
     }
 
     /// Begins to complete all operations at a target, so that [`Engine::poll_flush`] can wait.
@@ -428,121 +432,4 @@ impl Engine {
         self.window_mut(window)?.end_fence(is_last);
         Ok(())
     }
-
-    /// Performs MPI_Win_post for the origins of `group`, by their ranks in the window.
-    pub fn post<T: HybridGet>(
-        &mut self,
-        endpoint: &mut T,
-        window: u64,
-        group: Vec<u32>,
-        nocheck: bool,
-    ) -> Result<()> {
-        self.window_mut(window)?.epochs.post(group.clone())?;
-        if !nocheck {
-            group.into_iter().try_for_each(|rank| self.send_step(window, rank, Step::Post))?;
-            self.settle(endpoint);
-        }
-        Ok(())
-    }
-
-    /// Begins MPI_Win_start; unless the user knows that the targets have posted,
-    /// [`Engine::poll_start`] waits for them.
-    pub fn begin_access(&mut self, window: u64, group: Vec<u32>) -> Result<()> {
-        self.window_mut(window)?.epochs.start(group)
-    }
-
-    /// Returns the outcome of MPI_Win_start once all targets have posted.
-    pub fn poll_start(&mut self, window: u64) -> Option<Result<()>> {
-        let outcome = self.poll_counts(window, |window| {
-            let group = window.epochs.started().map(<[u32]>::to_vec);
-            group.map(|group| (group, &mut window.steps.posts))
-        })?;
-        if outcome.is_err()
-            && let Ok(state) = self.window_mut(window)
-        {
-            state.epochs.complete();
-        }
-        Some(outcome)
-    }
-
-    /// Begins MPI_Win_complete; [`Engine::poll_local`] waits. If accesses are checked, the targets
-    /// have compared all of them afterwards.
-    pub fn begin_complete<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
-        let state = self.window(window)?;
-        state.epochs.started()?;
-        if state.check.is_some() { self.flush_all(endpoint, window) } else { Ok(()) }
-    }
-
-    /// Ends the access epoch of MPI_Win_start; its operations have ended locally.
-    pub fn complete<T: HybridGet>(&mut self, endpoint: &mut T, window: u64) -> Result<()> {
-        let state = self.window_mut(window)?;
-        let group = state.epochs.started()?.to_vec();
-        state.epochs.complete();
-        for &rank in &group {
-            if let Some(target) = state.targets.get_mut(&rank) {
-                (target.is_dirty, target.unconfirmed) = (false, None);
-            }
-        }
-        let send = |done: Result<()>, &rank: &u32| {
-            let sent = self.send_step(window, rank, Step::Complete);
-            done.and(sent)
-        };
-        let done = group.iter().fold(Ok(()), send);
-        self.settle(endpoint);
-        done
-    }
-
-    /// Checks MPI_Win_wait and MPI_Win_test.
-    pub fn check_wait(&self, window: u64) -> Result<()> {
-        self.window(window)?.epochs.exposed().map(|_| ())
-    }
-
-    /// Ends the exposure epoch once all origins have ended their access epochs.
-    pub fn poll_wait(&mut self, window: u64) -> Option<Result<()>> {
-        let outcome = self.poll_counts(window, |window| {
-            let group = window.epochs.exposed().map(<[u32]>::to_vec);
-            group.map(|group| (group, &mut window.steps.completes))
-        })?;
-        if let Ok(state) = self.window_mut(window) {
-            state.epochs.end_exposure();
-            if let Some(ledger) = state.ledger() {
-                ledger.waited();
-            }
-        }
-        Some(outcome)
-    }
-
-    /// Takes one of each rank's counts once all ranks of the group have one.
-    fn poll_counts(
-        &mut self,
-        window: u64,
-        find: impl Fn(&mut Window) -> Result<(Vec<u32>, &mut Counts)>,
-    ) -> Option<Result<()>> {
-        let found = self.window_mut(window).and_then(&find);
-        let (group, counts) = match found {
-            Ok(found) => found,
-            Err(error) => return Some(Err(error)),
-        };
-        let missing: Vec<u32> = group
-            .iter()
-            .copied()
-            .filter(|rank| counts.get(rank).is_none_or(|&count| count == 0))
-            .collect();
-        if missing.is_empty() {
-            for rank in group {
-                if let Some(count) = counts.get_mut(&rank) {
-                    *count -= 1;
-                }
-            }
-            return Some(Ok(()));
-        }
-        let failed = missing.into_iter().find_map(|rank| {
-            let peer = self.window(window).and_then(|state| state.peer(rank));
-            peer.and_then(|peer| self.check_alive(peer)).err()
-        });
-        failed.map(Err)
-    }
 }
-
-/// Counts of one kind of step, by rank.
-type Counts = rustc_hash::FxHashMap<u32, u32>;

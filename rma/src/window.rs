@@ -22,6 +22,7 @@ use crate::guard::Guard;
 use crate::ledger::Ledger;
 use crate::lock_queue::LockQueue;
 use crate::mailbox::Mailbox;
+use crate::steps::{StepRow, Steps};
 
 /// The memory that a rank contributes.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub struct Remote {
     pub control: Option<Control>,
     /// Its mailbox, in windows over memory that other processes of its host do not map.
     pub mailbox: Option<Mailbox>,
+    /// Where its steps are counted, if it and this rank share memory.
+    pub steps: Option<StepRow>,
     /// What it has attached, in dynamic windows of which it and this rank share memory.
     pub attached: Option<Attached>,
     /// It is on another host: a device may access its memory.
@@ -128,15 +131,6 @@ impl Target {
     }
 }
 
-/// Steps of other ranks that no epoch of this one has used, by rank.
-#[derive(Debug, Default)]
-pub(crate) struct Steps {
-    /// Exposure epochs begun (MPI_Win_post).
-    pub(crate) posts: FxHashMap<u32, u32>,
-    /// Access epochs ended (MPI_Win_complete).
-    pub(crate) completes: FxHashMap<u32, u32>,
-}
-
 /// A window.
 #[derive(Debug)]
 pub struct Window {
@@ -184,6 +178,7 @@ impl Window {
         if let (Memory::Fixed(own), Some(remote)) = (&memory, remotes.get_mut(rank as usize)) {
             remote.direct = Some(*own);
         }
+        let steps = Steps::new(remotes.get(rank as usize).and_then(|remote| remote.steps));
         Window {
             id,
             rank,
@@ -197,7 +192,7 @@ impl Window {
             targets: FxHashMap::default(),
             epochs: Epochs::default(),
             locks: LockQueue::default(),
-            steps: Steps::default(),
+            steps,
             exports: FxHashMap::default(),
             refused: None,
             has_frames: false,

@@ -29,9 +29,9 @@ impl Guarded for Process {
         let Some(core) = &mut self.core else { return Progress::Idle };
         let mut moved = core.stack.progress();
         // One branch in the usual case, in which there is nothing of all this.
-        let tickets = core.stack.protocols.rma.tickets() as usize;
+        let waits = core.stack.protocols.rma.shared_waits() as usize;
         let pending = core.collectives.len() | core.unannounced.len() | self.bsend.attachments();
-        if tickets | pending != 0 {
+        if waits | pending != 0 {
             match self.advance_pending() {
                 Ok(has_moved) => moved |= has_moved,
                 Err(call) => return Progress::Call(call),
@@ -118,8 +118,8 @@ impl Guarded for Process {
             core.stack.disarm();
             return None;
         }
-        // The same holds for a rank that returns a window's lock.
-        if core.stack.protocols.rma.tickets() > 0 && core.stack.protocols.rma.has_turn() {
+        // The same holds for a rank that returns a window's lock, or makes a step of an epoch.
+        if core.stack.protocols.rma.shared_waits() > 0 && core.stack.protocols.rma.has_turn() {
             core.stack.disarm();
             return None;
         }
@@ -182,7 +182,7 @@ impl Process {
     fn advance_pending(&mut self) -> Result<bool, Box<OutsideCall>> {
         let Some(core) = &mut self.core else { return Ok(false) };
         let mut moved = false;
-        if core.stack.protocols.rma.tickets() > 0 {
+        if core.stack.protocols.rma.shared_waits() > 0 {
             moved |= core.stack.take_turns();
         }
         if !core.collectives.is_empty() {

@@ -120,7 +120,7 @@ impl Stack {
     }
 
     /// Takes the window locks in shared memory that are this process's turn, and wakes those that
-    /// may go on with it; true if there were any.
+    /// may go on with it; true if there were any, or if steps are there that a call waits for.
     #[cold]
     pub(crate) fn take_turns(&mut self) -> bool {
         let took = self.protocols.rma.take_turns();
@@ -128,12 +128,12 @@ impl Stack {
         took
     }
 
-    /// Wakes the peers that a change of a window lock concerns.
+    /// Wakes the peers that a change of shared memory concerns.
+    #[inline]
     pub(crate) fn wake_waiters(&mut self) {
-        for peer in self.protocols.rma.take_wakes() {
-            if let Some(shm) = self.endpoint.intra() {
-                shm.wake(peer);
-            }
+        let wakes = self.protocols.rma.take_wakes();
+        if let Some(shm) = self.endpoint.intra() {
+            wakes.for_each(|peer| shm.wake(peer));
         }
     }
 

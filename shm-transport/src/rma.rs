@@ -43,9 +43,10 @@ impl ShmTransport {
 
     /// Wakes a peer that may sleep, after a change of memory that it waits for. Peers that are not
     /// on this host are ignored.
+    #[inline]
     pub fn wake(&self, peer: Peer) {
         if let Some(local) = self.peers.local(peer) {
-            self.segment.wake(local);
+            self.segment.wake(local, self.has_membarrier);
         }
     }
 

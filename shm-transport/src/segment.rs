@@ -237,9 +237,11 @@ impl Segment {
     }
 
     /// Wakes a local rank if it sleeps: it sees what this process stored before.
-    pub(crate) fn wake(&self, local: u32) {
+    /// `has_membarrier`: this process is registered.
+    #[inline]
+    pub(crate) fn wake(&self, local: u32, has_membarrier: bool) {
         let event_count = &self.control(local).event_count;
-        event_count.publish_fence(false);
+        event_count.publish_fence(has_membarrier);
         event_count.notify();
     }
 

@@ -3,9 +3,10 @@
 //! 1. The ranks exchange proposals of a context id, sizes and displacement units. The largest
 //!    proposal names the window and a communicator of its own.
 //! 2. The first rank of each host with several ranks reserves a range of the segment: a record for
-//!    each local rank, with a table of attached memory in dynamic windows, then the memory of
-//!    windows that the library allocates. Only there it needs the sizes of others, and the ranks
-//!    exchange ranges a second time; otherwise ranges go with the first exchange.
+//!    each local rank, with a row for the steps of the others and, in dynamic windows, a table of
+//!    attached memory, then the memory of windows that the library allocates. Only there it needs
+//!    the sizes of others, and the ranks exchange ranges a second time; otherwise ranges go with
+//!    the first exchange.
 //! 3. Each rank maps the range of its host and takes the pages of its own part.
 //! 4. Each rank opens the window, and they exchange whether all have succeeded. No rank accesses
 //!    the window before.
@@ -17,7 +18,7 @@
 
 use fabric::{LocalRanks, Peer, Rights, Transport, UserBuf};
 use objects::{Attributes, Class, Comm, Errhandler, Error, Group, Info, Result};
-use rma::{Attached, Control, LockBy, Mailbox, Memory, Remote, Window};
+use rma::{Attached, Control, LockBy, Mailbox, Memory, Remote, StepRow, Window};
 
 pub use super::offer::Request;
 use super::offer::{Atomics, Offer, atomics};
@@ -180,15 +181,13 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
 /// Returns where the records end, and the mailboxes begin where there are any: on pages of their
 /// own, which nothing takes before they are used.
 fn mailboxes_at(members: &Members, request: &Request) -> usize {
-    (members.local.len() * record_bytes(request)).next_multiple_of(PAGE as usize)
+    (members.local.len() * record_bytes(members, request)).next_multiple_of(PAGE as usize)
 }
 
 /// Returns the bytes of a record.
-fn record_bytes(request: &Request) -> usize {
-    match request.flavor {
-        Flavor::Dynamic => Control::BYTES + Attached::BYTES,
-        _ => Control::BYTES,
-    }
+fn record_bytes(members: &Members, request: &Request) -> usize {
+    let attached = if request.flavor == Flavor::Dynamic { Attached::BYTES } else { 0 };
+    Control::BYTES + attached + StepRow::bytes(members.local.len())
 }
 
 /// Makes the offer of this rank.
@@ -288,14 +287,19 @@ fn open(
         Some((all, parts)) => {
             for (index, &rank) in members.local.iter().enumerate() {
                 let remote = &mut remotes[rank as usize];
-                let record = index * record_bytes(request);
+                let record = index * record_bytes(members, request);
                 let job = &p.core()?.job;
                 let ended = members.group.peer_of(rank).and_then(|peer| job.ended(peer.0));
                 let ended = ended.ok_or_else(|| Error::internal("a local rank is on no host"))?;
                 let words = all.slice(record, Control::BYTES);
                 remote.control = Some(Control::new(words, rank, ended));
+                let steps = StepRow::bytes(members.local.len());
+                if by_memory {
+                    let row = all.slice(record + Control::BYTES, steps);
+                    remote.steps = Some(StepRow::new(row, index as u32));
+                }
                 if request.flavor == Flavor::Dynamic && by_memory {
-                    let table = all.slice(record + Control::BYTES, Attached::BYTES);
+                    let table = all.slice(record + Control::BYTES + steps, Attached::BYTES);
                     remote.attached = Some(Attached::new(table));
                 }
                 if request.flavor == Flavor::Create {

@@ -4,11 +4,14 @@ use fabric::{Rights, Transport};
 use objects::{Class, Error, Group, Result};
 use rma::WaitsFor;
 
-use crate::lock::{block_on, poll, progress_once, with};
+use crate::lock::{LOCK, block_on, poll, progress_once, with};
 use crate::process::Process;
 use crate::stack::Endpoint;
 use crate::wait_target::WaitTarget;
 use crate::window::deliver::deliver;
+
+/// Looks for steps in memory between two rounds of progress, by a rank with a processor of its own.
+const LOOKS: u32 = 16;
 
 /// Runs `work` on the window's engine and wakes the peers that may go on.
 pub(super) fn engine<R>(
@@ -46,6 +49,30 @@ pub(super) fn wait(
     }
     block_on(|p| {
         let outcome = ask(p);
+        if outcome.is_none() {
+            p.wait_target = WaitTarget::Window(id, what);
+        }
+        outcome
+    })
+}
+
+/// Waits like [`wait`] for steps that other ranks may store in memory: looks for them more often
+/// than it makes progress. One call in many makes progress first, so that ranks that never have to
+/// wait still make it for others.
+fn wait_for_steps(
+    handle: usize,
+    what: WaitsFor,
+    mut poll: impl FnMut(&mut rma::Engine, u64) -> Option<Result<()>>,
+) -> Result<()> {
+    let id = with(|p| p.win(handle).map(|win| win.id))?;
+    let mut ask = |p: &mut Process| run(p, id, |rma, _, id| poll(rma, id).transpose()).transpose();
+    let is_due = with(|p| p.core().is_ok_and(|core| core.stack.protocols.rma.is_progress_due()));
+    if !is_due && let Some(outcome) = with(&mut ask) {
+        return outcome;
+    }
+    let looks = if LOCK.spins_alone() { LOOKS } else { 1 };
+    block_on(|p| {
+        let outcome = (0..looks).find_map(|_| ask(p));
         if outcome.is_none() {
             p.wait_target = WaitTarget::Window(id, what);
         }
@@ -167,11 +194,17 @@ pub fn start(handle: usize, group: &Group, nocheck: bool) -> Result<()> {
         let ranks = ranks(p, handle, group)?;
         engine(p, handle, |rma, _, id| rma.begin_access(id, ranks))
     })?;
-    if nocheck { Ok(()) } else { wait(handle, WaitsFor::Exposure, |rma, id| rma.poll_start(id)) }
+    match nocheck {
+        true => Ok(()),
+        false => wait_for_steps(handle, WaitsFor::Exposure, |rma, id| rma.poll_start(id)),
+    }
 }
 
 /// Performs MPI_Win_complete.
 pub fn complete(handle: usize) -> Result<()> {
+    if with(|p| engine(p, handle, |rma, endpoint, id| rma.complete_now(endpoint, id)))? {
+        return Ok(());
+    }
     deliver(handle)?;
     with(|p| engine(p, handle, |rma, endpoint, id| rma.begin_complete(endpoint, id)))?;
     let local = wait(handle, WaitsFor::Operations, |rma, id| rma.poll_local(id, None));
@@ -181,17 +214,15 @@ pub fn complete(handle: usize) -> Result<()> {
 
 /// Performs MPI_Win_wait.
 pub fn wait_exposure(handle: usize) -> Result<()> {
-    with(|p| engine(p, handle, |rma, _, id| rma.check_wait(id)))?;
-    wait(handle, WaitsFor::AccessEnd, |rma, id| rma.poll_wait(id))
+    wait_for_steps(handle, WaitsFor::AccessEnd, |rma, id| rma.poll_wait(id))
 }
 
 /// Performs MPI_Win_test: true if the exposure epoch has ended.
 pub fn test_exposure(handle: usize) -> Result<bool> {
-    with(|p| engine(p, handle, |rma, _, id| rma.check_wait(id)))?;
-    progress_once();
-    with(|p| engine(p, handle, |rma, _, id| Ok(rma.poll_wait(id))))?
-        .transpose()
-        .map(|done| done.is_some())
+    let test = |p: &mut Process| {
+        engine(p, handle, |rma, _, id| rma.test_exposure(id).transpose()).map(|done| done.is_some())
+    };
+    poll(test, |has_ended| !has_ended)
 }
 
 /// Performs MPI_Win_sync: orders loads and stores of this process before and after it.
