@@ -59,6 +59,8 @@ pub enum Algorithm {
     Leaders,
     /// Within hosts, and between them by each rank for a part of the vector.
     Lanes,
+    /// Within hosts, and between them by several ranks of each host at once, each with all data.
+    Fan,
 }
 
 /// The inputs of a schedule other than the call.
@@ -76,7 +78,7 @@ pub(crate) struct Limits {
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 20] = [
+    pub const NAMES: [(&'static str, Algorithm); 21] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
@@ -97,6 +99,7 @@ impl Algorithm {
         ("segment-pieces", Algorithm::SegmentPieces),
         ("leaders", Algorithm::Leaders),
         ("lanes", Algorithm::Lanes),
+        ("fan", Algorithm::Fan),
     ];
 
     /// Its name in rules; that of the only algorithm of an operation is "only".
@@ -126,14 +129,14 @@ impl Algorithm {
 
     /// True for compositions over the levels of the machine.
     pub(crate) fn is_composition(self) -> bool {
-        matches!(self, Algorithm::Leaders | Algorithm::Lanes)
+        matches!(self, Algorithm::Leaders | Algorithm::Lanes | Algorithm::Fan)
     }
 
     /// Returns whether it can do this call: the restrictions of each algorithm.
     pub fn can(self, args: &CollArgs, pos: Position) -> bool {
         use Algorithm::*;
         match (args, self) {
-            (_, Leaders | Lanes) => self.can_compose(args, pos),
+            (_, Leaders | Lanes | Fan) => self.can_compose(args, pos),
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
             (_, SegmentPieces) => segment_pieces::can(args, pos.size),

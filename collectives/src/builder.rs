@@ -236,7 +236,7 @@ mod tests {
         b.sync(SegSync::WaitAll);
         b.signal(1);
         b.sync(SegSync::Next);
-        b.sync(SegSync::WaitFor(0));
+        b.sync(SegSync::WaitFor(0.into()));
         b.sync(SegSync::Arrive);
         let schedule = b.finish();
         assert_eq!(schedule.segment_rounds(), 2);

@@ -4,7 +4,8 @@
 //! With *leaders*, one rank of each group exchanges messages with other groups, for all ranks of
 //! its group. With *lanes*, each rank of a group does so for a part of the data; therefore all
 //! ranks of a group reduce and copy at once, and a group still sends each byte once. Most have
-//! three stages: in the group, between groups, in the group.
+//! three stages: in the group, between groups, in the group. With a *fan*, several ranks of a group
+//! send short data to other groups at once, in rounds with a stage in the group after each.
 //!
 //! A stage is an algorithm among some ranks ([`Builder::among`]), which selection chooses as for a
 //! communicator of these ranks; where they are split at a further level, it may be a composition
@@ -16,6 +17,7 @@
 
 mod alltoall;
 mod blocks;
+mod fan;
 mod lanes;
 mod leaders;
 mod reduce_scatter;
@@ -34,8 +36,15 @@ use crate::topology::Level;
 
 /// Writes the stages of compositions by the algorithms that selection chooses for them.
 pub(crate) trait Stages {
+    /// One more than the messages that a rank sends at once between groups; at least 2.
+    fn radix(&self) -> u32;
+
     /// Writes a stage among some ranks by messages.
     fn write_by_messages(&self, b: &mut Builder, args: &CollArgs, pos: Position);
+
+    /// Writes a stage in the segment of the own host in which all ranks await the last `many`.
+    /// Returns false if there is no such stage.
+    fn await_last_in_segment(&self, b: &mut Builder, pos: Position, many: u32) -> bool;
 
     /// Writes a stage in the segment of the own host. Returns false if the call does not fit.
     fn write_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool;
@@ -57,6 +66,8 @@ impl Algorithm {
                 | CollArgs::Allgatherv { .. }
                 | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. },
             ) => true,
+            (Algorithm::Fan, CollArgs::Barrier | CollArgs::Bcast { .. }) => true,
+            (Algorithm::Fan, CollArgs::Allreduce { .. }) => is_ordered(),
             (
                 Algorithm::Leaders,
                 CollArgs::Reduce { .. }
@@ -93,10 +104,11 @@ pub(crate) fn write(
 ) {
     let Some(groups) = pos.levels() else { return };
     let (group, me) = groups.place(pos.rank);
-    let has_segment = has_segment && groups.level() == Level::Host;
-    let levels = &Levels { stages, groups, group, me, has_segment };
+    let is_shared = groups.level() == Level::Host && groups.members(group).len() > 1;
+    let levels = &Levels { stages, groups, group, me, has_segment: has_segment && is_shared };
     match algorithm {
         Algorithm::Lanes => write_lanes(b, levels, args),
+        Algorithm::Fan => write_fan(b, levels, args),
         _ => write_leaders(b, levels, args),
     }
 }
@@ -111,6 +123,17 @@ fn write_lanes(b: &mut Builder, levels: &Levels, args: &CollArgs) {
         CollArgs::Alltoall { from, to, .. } => alltoall::lanes(b, levels, from.unwrap_or(to), to),
         CollArgs::ReduceScatter { input, counts, output, .. } => {
             reduce_scatter::lanes(b, levels, input, counts, output);
+        }
+        _ => debug_assert!(false, "refused by `can_compose`"),
+    }
+}
+
+fn write_fan(b: &mut Builder, levels: &Levels, args: &CollArgs) {
+    match *args {
+        CollArgs::Barrier => fan::barrier(b, levels),
+        CollArgs::Bcast { root, data } => fan::bcast(b, levels, root, data),
+        CollArgs::Allreduce { input, output, commutative } => {
+            fan::allreduce(b, levels, input, output, commutative);
         }
         _ => debug_assert!(false, "refused by `can_compose`"),
     }
@@ -178,6 +201,14 @@ impl Levels<'_> {
         if !self.has_segment || !self.stages.write_in_segment(b, args, pos) {
             let members = self.groups.members(self.group);
             b.among(members, |b| self.stages.write_by_messages(b, args, pos));
+        }
+    }
+
+    /// Writes a stage in which the ranks of the own group await the last `many` of them.
+    fn await_last(&self, b: &mut Builder, many: u32) {
+        let pos = Position::within(self.me, self.group, self.groups);
+        if !self.has_segment || !self.stages.await_last_in_segment(b, pos, many) {
+            self.in_group(b, &CollArgs::Barrier);
         }
     }
 

@@ -52,7 +52,7 @@ pub use operation::{Blocks, Data, Edges, Operation, ROOT_HERE, Types, Vector};
 pub use plan::{Plan, SharedSegment};
 pub use planner::Planner;
 pub use position::Position;
-pub use schedule::{Local, Member, Message, Schedule, SegSync};
+pub use schedule::{Awaited, Local, Member, Message, Schedule, SegSync};
 pub use select::{Rule, Selection};
 pub use shape::{Extent, Shape, Space, Span, Strided, Ty};
 pub use thresholds::{HostSegment, SegmentUse, Thresholds};

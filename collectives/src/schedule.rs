@@ -115,6 +115,33 @@ pub enum Local {
     },
 }
 
+/// Members of a segment that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    first: u16,
+    many: u16,
+}
+
+impl Awaited {
+    /// The members from `first` on, so many of them. A host has fewer than 65536 ranks.
+    pub fn range(first: u32, many: u32) -> Awaited {
+        debug_assert!(first + many <= u16::MAX.into(), "too many members");
+        Awaited { first: first as u16, many: many as u16 }
+    }
+
+    /// Their numbers, in order.
+    #[inline]
+    pub fn members(self) -> std::ops::Range<u32> {
+        self.first.into()..u32::from(self.first) + u32::from(self.many)
+    }
+}
+
+impl From<u32> for Awaited {
+    fn from(member: u32) -> Awaited {
+        Awaited::range(member, 1)
+    }
+}
+
 /// How a round of the schedule synchronises with the members of the collective segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegSync {
@@ -123,9 +150,9 @@ pub enum SegSync {
     None,
     /// Its steps run when this rank's slot may be written.
     Acquire,
-    /// Its steps run when this rank's slot may be written and this member of the segment has
+    /// Its steps run when this rank's slot may be written and these members of the segment have
     /// arrived.
-    WaitFor(u32),
+    WaitFor(Awaited),
     /// This rank arrives and wakes the members that wait for it. No steps.
     SignalEarly,
     /// This rank arrives. The steps are run by the last member to arrive.

@@ -345,8 +345,22 @@ fn with_args_of<R>(
 }
 
 impl Stages for Selection {
+    fn radix(&self) -> u32 {
+        self.limits.radix
+    }
+
     fn write_by_messages(&self, b: &mut Builder, args: &CollArgs, pos: Position) {
         self.write_call(b, args, pos, SegmentUse::Nothing);
+    }
+
+    fn await_last_in_segment(&self, b: &mut Builder, pos: Position, many: u32) -> bool {
+        let has_flags = matches!(self.host_segment, Some(HostSegment::Flags { .. }));
+        if has_flags {
+            b.segment_stage();
+            segment_flags::await_last(b, pos.size, many);
+            b.round();
+        }
+        has_flags
     }
 
     fn write_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool {
@@ -364,18 +378,30 @@ fn rule(kind: CollectiveKind, bytes: u64, ranks: u32, algorithm: Algorithm) -> R
     Rule { bytes, ranks, ..Rule::new(kind, algorithm) }
 }
 
+/// With so many hosts, the rounds of a fan are fewer than those of leaders.
+const FAN_HOSTS: u32 = 4;
+
 /// Compositions over hosts.
 fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
-    use Algorithm::{Lanes, Leaders, Linear, Scattered};
+    use Algorithm::{Fan, Lanes, Leaders, Linear, Scattered};
     use CollectiveKind as Of;
     if !t.hierarchical {
         return;
     }
     let level = Some(Level::Host);
     let over_hosts = |kind, bytes, algorithm| Rule { level, ..rule(kind, bytes, 0, algorithm) };
+    let over_many = |kind, bytes, algorithm| Rule {
+        hosts: FAN_HOSTS,
+        ranks_per_host: 2,
+        ..over_hosts(kind, bytes, algorithm)
+    };
+    let longer = t.fan_max.saturating_add(1);
     rules.extend([
+        over_many(Of::Barrier, 0, Fan),
         over_hosts(Of::Barrier, 0, Leaders),
         over_hosts(Of::Bcast, t.lanes_min, Lanes),
+        over_many(Of::Bcast, longer, Leaders),
+        over_many(Of::Bcast, 0, Fan),
         over_hosts(Of::Bcast, 0, Leaders),
         over_hosts(Of::Gather, t.gather_long, Linear),
         over_hosts(Of::Gather, 0, Leaders),
@@ -392,6 +418,8 @@ fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
             over_hosts(Of::Reduce, t.lanes_min, Lanes),
             over_hosts(Of::Reduce, 0, Leaders),
             over_hosts(Of::Allreduce, t.lanes_min, Lanes),
+            over_many(Of::Allreduce, longer, Leaders),
+            over_many(Of::Allreduce, 0, Fan),
             over_hosts(Of::Allreduce, 0, Leaders),
             over_hosts(Of::ReduceScatter, t.lanes_min, Lanes),
             over_hosts(Of::ReduceScatter, 0, Leaders),

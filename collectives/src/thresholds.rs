@@ -71,6 +71,8 @@ pub struct Thresholds {
     pub hierarchical: bool,
     /// Broadcasts and reductions over several hosts from this size on use lanes.
     pub lanes_min: u64,
+    /// Barriers over several hosts, and broadcasts and allreduces of up to this size, use a fan.
+    pub fan_max: u64,
     /// Short vectors between hosts go by algorithms in which a rank sends up to so many messages,
     /// less one, in a round; at least 2.
     pub radix: u32,
@@ -114,6 +116,7 @@ impl Default for Thresholds {
             shm_pieces_max: 8 << 20,
             hierarchical: true,
             lanes_min: 32 << 10,
+            fan_max: 256,
             radix: 4,
             host_segment: None,
             piece: 16 << 10,

@@ -34,6 +34,7 @@ fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser 
         shm_pieces_max: 0,
         hierarchical: true,
         lanes_min: at(),
+        fan_max: at(),
         radix: 2 + (at() % 7) as u32,
         host_segment: None,
         piece: 1 + at() % 301,
@@ -171,7 +172,7 @@ fn barrier_waits_for_all_ranks() {
         let algorithm =
             selection.selection.choose(&CollArgs::Barrier, selection.position(0), false);
         let wanted = match algorithm {
-            Algorithm::Leaders | Algorithm::Radix => return,
+            Algorithm::Leaders | Algorithm::Fan | Algorithm::Radix => return,
             Algorithm::Linear => 2 * (size - 1).min(1),
             _ => 32 - (size - 1).leading_zeros(),
         };

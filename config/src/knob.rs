@@ -325,6 +325,8 @@ knobs! {
     COLL_SHM_MAX: Bytes = Row::bytes("coll.shm_max", 16 * K, 0..=G,
         "with a core for each rank and at most 128 ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB; 4 KiB among more than eight ranks)")
         .formerly("coll.flat_short");
+    COLL_FAN_MAX: Bytes = Row::bytes("coll.fan_max", 256, 0..=G,
+        "on four hosts or more, largest broadcast or allreduce that several ranks of a host send to different hosts at once, each all of it; larger ones are sent by one rank of each host");
     COLL_SHM_PIECES_MAX: Bytes = Row::bytes("coll.shm_pieces_max", 8 << 20, 0..=G,
         "with a core for each rank and at most eight ranks, largest vector of a blocking allreduce that goes through a collective segment in pieces, of which each rank reduces a part; 0: none does");
     COLL_HIERARCHICAL: Switch = Row::switch("coll.hierarchical", true,

@@ -60,6 +60,7 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         hierarchical: knobs.is_on(knob::COLL_HIERARCHICAL),
         radix: knobs.count(knob::COLL_RADIX) as u32,
         lanes_min: knobs.bytes(knob::COLL_LANES_MIN),
+        fan_max: knobs.bytes(knob::COLL_FAN_MAX),
         host_segment: host_segment(knobs, job).filter(|_| !is_on_one_host),
         piece: knobs.bytes(knob::COLL_PIECE),
         window: knobs.count(knob::COLL_WINDOW).min(u32::MAX.into()) as u32,

@@ -225,8 +225,9 @@ fn composed(thresholds: &Thresholds) -> String {
     };
     let except = if thresholds.reproducible { "; reductions as on one host" } else { "" };
     format!(
-        "within hosts {within}; between hosts by one rank of each, and from {} on by all ranks, a \
-         part each{except}",
+        "within hosts {within}; between hosts by one rank of each, up to {} over four hosts or \
+         more by several ranks at once, and from {} on by all ranks, a part each{except}",
+        show_bytes(thresholds.fan_max),
         show_bytes(thresholds.lanes_min)
     )
 }

@@ -69,6 +69,9 @@ pub enum SimulationError {
     },
 }
 
+/// What crosses when a rank reads a flag in a segment: a cache line.
+const LINE_BYTES: u64 = 64;
+
 /// One end of a message that waits for the other end.
 struct Posted {
     /// The number in the schedule.
@@ -77,6 +80,14 @@ struct Posted {
     at: Time,
     /// The data of a send, where it is carried.
     data: Option<Vec<u8>>,
+}
+
+/// A message on its way between two hosts.
+struct Crossing {
+    ranks: (u32, u32),
+    bytes: u64,
+    /// An eager send, or the number of the receive of another one.
+    what: Result<Posted, u32>,
 }
 
 /// What is posted between two ranks: sends or receives, never both.
@@ -93,6 +104,9 @@ pub struct Simulation<'m> {
     ranks: Vec<Rank>,
     segments: Vec<Segment>,
     network: Network,
+    /// By their numbers; those of messages that have arrived are used again.
+    crossing: Vec<Option<Crossing>>,
+    free: Vec<u32>,
     pairs: FxHashMap<(u32, u32), Pair>,
     /// The data of messages that are on their way to a rank, by number in its schedule.
     in_flight: FxHashMap<(u32, u32), Vec<u8>>,
@@ -125,9 +139,8 @@ impl<'m> Simulation<'m> {
             return Err(SimulationError::TooLarge { messages, limit: Self::MAX_MESSAGES });
         }
         let hosts = topology.groups(Level::Host);
-        let segments = (0..hosts)
-            .map(|host| Segment::new(topology.members(Level::Host, host).len() as u32))
-            .collect();
+        let segments =
+            (0..hosts).map(|host| Segment::new(topology.members(Level::Host, host))).collect();
         let ranks = (0..size)
             .map(|rank| {
                 let host = topology.group_of(Level::Host, rank);
@@ -143,6 +156,8 @@ impl<'m> Simulation<'m> {
             ranks,
             segments,
             network: Network::new(machine.hosts),
+            crossing: Vec::new(),
+            free: Vec::new(),
             pairs: FxHashMap::default(),
             in_flight: FxHashMap::default(),
             events: EventQueue::default(),
@@ -215,6 +230,7 @@ impl<'m> Simulation<'m> {
                 return self.advance(rank);
             }
             Event::Sent => state.open -= 1,
+            Event::Reached(crossing) => return self.receive(crossing),
             Event::Arrived(index) => {
                 state.open -= 1;
                 let message = state.schedule.messages()[index as usize];
@@ -303,14 +319,15 @@ impl<'m> Simulation<'m> {
         }
         let clock = state.clock;
         let data = state.memory.as_mut().map(|memory| memory.read(&call, &message.span, None));
-        let mut at = clock + link.latency;
+        let send = Posted { index, at: clock + link.latency, data };
         if is_eager {
             self.events.push(clock, rank, Event::Sent);
             if kind.is_inter_host() {
-                (_, at) = self.transfer((rank, to), kind, bytes, clock);
+                self.cross(Crossing { ranks: (rank, to), bytes, what: Ok(send) }, clock);
+                return;
             }
         }
-        self.match_send((rank, to), Posted { index, at, data }, bytes);
+        self.match_send((rank, to), send, bytes);
     }
 
     /// Gives a send to its receive, or leaves it.
@@ -343,32 +360,48 @@ impl<'m> Simulation<'m> {
 
     /// Both ends of a message are posted: says when it arrives.
     fn deliver(&mut self, (from, to): (u32, u32), send: Posted, recv: &Posted, bytes: u64) {
-        let mut arrived = send.at.max(recv.at).max(self.now);
+        let arrived = send.at.max(recv.at).max(self.now);
+        if let Some(data) = send.data {
+            self.in_flight.insert((to, recv.index), data);
+        }
         let kind = self.machine.link_kind(from, to);
         if kind.is_inter_host() && bytes > self.machine.eager_max {
             // The receiver has the sender's request, and asks for the data.
             let asked = arrived + self.machine.link(kind).latency;
-            let (left, end) = self.transfer((from, to), kind, bytes, asked);
+            let what = Err(recv.index);
+            let left = self.cross(Crossing { ranks: (from, to), bytes, what }, asked);
             self.events.push(left, from, Event::Sent);
-            arrived = end;
+        } else {
+            self.events.push(arrived, to, Event::Arrived(recv.index));
         }
-        if let Some(data) = send.data {
-            self.in_flight.insert((to, recv.index), data);
-        }
-        self.events.push(arrived, to, Event::Arrived(recv.index));
     }
 
-    /// Moves bytes between hosts from `start` on. Returns when they have left and when they have
-    /// arrived.
-    fn transfer(
-        &mut self,
-        (from, to): (u32, u32),
-        kind: LinkKind,
-        bytes: u64,
-        start: Time,
-    ) -> (Time, Time) {
-        let hosts = (self.machine.host_of(from), self.machine.host_of(to));
-        self.network.transfer(hosts, self.machine.link(kind), bytes, start)
+    /// Sends a message to another host, from `start` on. Returns when it has left.
+    fn cross(&mut self, message: Crossing, start: Time) -> Time {
+        let (from, to) = message.ranks;
+        let link = self.machine.link(self.machine.link_kind(from, to));
+        let host = self.machine.host_of(from);
+        let (left, reached) = self.network.send(host, link, message.bytes, start);
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.crossing.push(None);
+            self.crossing.len() as u32 - 1
+        });
+        self.crossing[number as usize] = Some(message);
+        self.events.push(reached, to, Event::Reached(number));
+        left
+    }
+
+    /// A message is at the adapter of the other host.
+    fn receive(&mut self, number: u32) {
+        let Some(message) = self.crossing[number as usize].take() else { return };
+        self.free.push(number);
+        let Crossing { ranks: (from, to), bytes, what } = message;
+        let link = self.machine.link(self.machine.link_kind(from, to));
+        let arrived = self.network.receive(self.machine.host_of(to), link, bytes, self.now);
+        match what {
+            Ok(send) => self.match_send((from, to), Posted { at: arrived, ..send }, bytes),
+            Err(index) => self.events.push(arrived, to, Event::Arrived(index)),
+        }
     }
 
     /// Runs the local steps of the round.
@@ -392,38 +425,70 @@ impl<'m> Simulation<'m> {
 
     /// Synchronises with the segment of the host. Returns false if the rank must wait.
     fn synchronise(&mut self, rank: u32, sync: SegSync) -> bool {
-        let awaited = match sync {
-            SegSync::Acquire => Some(Awaited::Slot),
-            SegSync::WaitFor(member) => Some(Awaited::Member(member)),
-            SegSync::WaitAll => Some(Awaited::Completion),
-            SegSync::Arrive | SegSync::SignalEarly | SegSync::Next | SegSync::None => None,
-        };
         let host = self.ranks[rank as usize].segment.0 as usize;
         let round = self.ranks[rank as usize].segment_round;
-        let latency = self.segment_latency(host);
-        if let Some(awaited) = awaited {
-            let Some(come) = self.segments[host].wait(round, awaited, rank) else {
-                return false;
-            };
-            let state = &mut self.ranks[rank as usize];
-            // The line with the news crosses, whether the rank has slept or looks later.
-            let seen = if come == Time::ZERO { come } else { come + latency };
-            state.clock = state.clock.max(seen);
-            self.run_locals(rank);
-        } else if sync == SegSync::Next {
-            self.segments[host].leave(round);
-            self.ranks[rank as usize].segment_round += 1;
-        } else {
-            self.arrive(rank, host, round);
+        match sync {
+            SegSync::Acquire | SegSync::WaitFor(_) | SegSync::WaitAll => {
+                let Some(clock) = self.await_in_segment(rank, sync) else { return false };
+                self.ranks[rank as usize].clock = clock.max(self.now);
+                self.run_locals(rank);
+            }
+            SegSync::Next => {
+                self.segments[host].leave(round);
+                self.ranks[rank as usize].segment_round += 1;
+            }
+            SegSync::Arrive | SegSync::SignalEarly | SegSync::None => {
+                self.arrive(rank, host, round, sync == SegSync::Arrive);
+            }
         }
         self.ranks[rank as usize].round += 1;
         true
     }
 
+    /// Returns when a rank has read the lines with the news that it awaits in the segment; `None` if
+    /// it must wait. Lines that have been written cross one after the other at the rate of their
+    /// links; it reads those that are there while it waits for the next one.
+    fn await_in_segment(&mut self, rank: u32, sync: SegSync) -> Option<Time> {
+        let state = &mut self.ranks[rank as usize];
+        let (segment, round) = (&mut self.segments[state.segment.0 as usize], state.segment_round);
+        if sync == SegSync::Acquire {
+            return segment.wait(round, Awaited::Slot, rank).map(|come| state.clock.max(come));
+        }
+        let read = |clock: Time, (writer, written): (u32, Time)| {
+            let link = self.machine.link(self.machine.link_kind(rank, writer));
+            let is_own = writer == rank;
+            if is_own {
+                clock
+            } else {
+                clock.max(written + link.latency) + link.transfer(LINE_BYTES)
+            }
+        };
+        let (mut clock, mut next) = state.reading.take().unwrap_or((state.clock, 0));
+        if let SegSync::WaitFor(awaited) = sync {
+            for member in awaited.members().skip(next) {
+                let Some(written) = segment.wait(round, Awaited::Member(member), rank) else {
+                    state.reading = Some((clock, next));
+                    return None;
+                };
+                clock = read(clock, (segment.members()[member as usize], written));
+                next += 1;
+            }
+            return Some(clock);
+        }
+        let Some(come) = segment.wait(round, Awaited::Completion, rank) else {
+            state.reading = Some((clock, 0));
+            return None;
+        };
+        Some(match segment.arrivals(round) {
+            Some(arrivals) => arrivals.fold(clock, read),
+            None => clock.max(come + self.machine.link(LinkKind::Host).latency),
+        })
+    }
+
     /// A rank arrives at a round of the segment; the last one completes it.
-    fn arrive(&mut self, rank: u32, host: usize, round: u32) {
+    fn arrive(&mut self, rank: u32, host: usize, round: u32, counts: bool) {
         let (_, member) = self.ranks[rank as usize].segment;
-        let is_last = self.segments[host].arrive(round, member, self.now);
+        let is_last = self.segments[host].arrive(round, member, self.now, counts);
         let mut woken = self.segments[host].wake_for(round, member);
         if is_last {
             self.run_locals(rank);
@@ -434,14 +499,6 @@ impl<'m> Simulation<'m> {
         for rank in woken {
             self.wake(rank, at);
         }
-    }
-
-    /// What it takes until a member of a segment sees that another one has arrived.
-    fn segment_latency(&self, host: usize) -> Time {
-        let members = self.segments[host].members();
-        let per_cache = self.machine.ranks_per_host / (self.machine.packages * self.machine.caches);
-        let kind = if members <= per_cache { LinkKind::Cache } else { LinkKind::Host };
-        self.machine.link(kind).latency
     }
 }
 
@@ -454,8 +511,7 @@ fn schedule(
     rank: u32,
 ) -> Schedule {
     let position = Position::in_topology(rank, topology);
-    let has_segment = machine.used_hosts() == 1;
-    call.with_args(rank, machine.ranks, |args| selection.schedule(args, position, has_segment))
+    call.with_args(rank, machine.ranks, |args| selection.schedule(args, position, true))
 }
 
 fn cost(machine: &Machine, call: &Call, local: &Local) -> Time {

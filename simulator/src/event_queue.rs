@@ -15,6 +15,8 @@ pub(crate) enum Event {
     Sent,
     /// A message of its round has arrived; its number in the schedule.
     Arrived(u32),
+    /// A message with this number of those between hosts is at the rank's adapter.
+    Reached(u32),
 }
 
 #[derive(Default)]

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use collectives::{Level, RankLocation, Topology};
+use collectives::{HostSegment, Level, RankLocation, Thresholds, Topology};
+use fabric::coll_segment::MAX_FLAGS_RANKS;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -184,6 +185,9 @@ const DEFAULT_LINKS: [[f64; 4]; LinkKind::ALL.len()] = [
     [1.20, 0.20, 0.01, 24.0],
 ];
 
+/// The default of `coll.shm_max`.
+const FLAGS_MAX: Option<u64> = Some(16 << 10);
+
 impl Machine {
     /// The most ranks of a machine.
     pub const MAX_RANKS: u32 = 1 << 20;
@@ -316,6 +320,19 @@ impl Machine {
         match self.placement {
             Placement::Block => self.ranks.div_ceil(self.ranks_per_host),
             Placement::RoundRobin => self.hosts.min(self.ranks),
+        }
+    }
+
+    /// The thresholds of a job with default knobs: each rank has a processor, and the ranks of a
+    /// host share a segment with flags, as many as it can have.
+    pub fn thresholds(&self) -> Thresholds {
+        let max = FLAGS_MAX.filter(|_| self.ranks_per_host <= MAX_FLAGS_RANKS);
+        match self.used_hosts() {
+            1 => Thresholds { shm_max: max, ..Thresholds::default() },
+            _ => {
+                let host_segment = max.map(|max| HostSegment::Flags { max });
+                Thresholds { host_segment, ..Thresholds::default() }
+            }
         }
     }
 

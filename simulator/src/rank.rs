@@ -20,6 +20,8 @@ pub(crate) struct Rank {
     pub(crate) open: u32,
     /// The round of the segment.
     pub(crate) segment_round: u32,
+    /// Until when it has read, and how many of the members that it waits for in the segment.
+    pub(crate) reading: Option<(Time, usize)>,
     /// A wake is in the queue.
     pub(crate) is_scheduled: bool,
     /// The buffers, where data is carried.
@@ -40,6 +42,7 @@ impl Rank {
             next: 0,
             open: 0,
             segment_round: 0,
+            reading: None,
             is_scheduled: false,
             memory,
         }

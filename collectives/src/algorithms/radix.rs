@@ -6,7 +6,7 @@
 //!
 //! Source: Ruefenacht, Bull, Booth, "Generalisation of recursive doubling for AllReduce" (2017).
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::builder::Builder;
 use crate::position::Position;
@@ -26,7 +26,7 @@ pub fn dissemination(b: &mut Builder, pos: Position, radix: u32) {
 
 /// The powers of the radix below a size, each with how often it may be taken without reaching the
 /// size, less than `radix` times.
-fn levels(size: u32, radix: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> {
+pub(crate) fn levels(size: u32, radix: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> {
     let powers = std::iter::successors(Some(1u32), move |reach| reach.checked_mul(radix));
     let powers: Vec<u32> = powers.take_while(|&reach| reach < size).collect();
     powers.into_iter().map(move |reach| (reach, (radix - 1).min((size - 1) / reach)))
@@ -34,7 +34,7 @@ fn levels(size: u32, radix: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> 
 
 /// A tree whose nodes are numbered from the root, round the ring. The parent of a node is the node
 /// without its lowest digit to the base of the radix that is not 0.
-struct Tree {
+pub(crate) struct Tree {
     root: u32,
     size: u32,
     radix: u32,
@@ -42,7 +42,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(pos: Position, root: u32, radix: u32) -> Tree {
+    pub(crate) fn new(pos: Position, root: u32, radix: u32) -> Tree {
         Tree { root, size: pos.size, radix, node: pos.behind(root) }
     }
 
@@ -56,13 +56,20 @@ impl Tree {
         powers.take_while(|reach| self.node.is_multiple_of(*reach)).last().filter(|_| self.node > 0)
     }
 
-    fn parent(&self) -> Option<u32> {
+    /// The lowest digit of the own node that is not 0; 0 at the root. A node has several children
+    /// of the same digit at different levels.
+    pub(crate) fn digit(&self) -> u32 {
+        self.lowest().map_or(0, |reach| self.node / reach % self.radix)
+    }
+
+    /// The parent's rank; `None` at the root.
+    pub(crate) fn parent(&self) -> Option<u32> {
         let reach = self.lowest()?;
-        Some(self.rank(self.node - self.node / reach % self.radix * reach))
+        Some(self.rank(self.node - self.digit() * reach))
     }
 
     /// The ranks of the children, in the order of nodes.
-    fn children(&self) -> impl DoubleEndedIterator<Item = u32> {
+    pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = u32> {
         let below = self.lowest().unwrap_or(u32::MAX);
         let nodes: Vec<u32> = levels(self.size, self.radix)
             .take_while(|(reach, _)| *reach < below)
@@ -127,9 +134,8 @@ pub fn reduce(
 
 /// Nodes made of any number of ranks: the first nodes stand for two adjacent ranks each, of which
 /// the upper one acts. Their number is a product of factors up to the radix.
-struct Nodes {
+pub(crate) struct Nodes {
     factors: Vec<u32>,
-    count: u32,
     pairs: u32,
 }
 
@@ -139,25 +145,84 @@ impl Nodes {
         let mut count = size;
         loop {
             if let Some(factors) = factors(count, radix) {
-                return Nodes { factors, count, pairs: size - count };
+                return Nodes { factors, pairs: size - count };
             }
             count -= 1;
         }
     }
 
-    fn ranks(&self, node: u32) -> Range<u32> {
+    /// Nodes for the smallest of these radixes with which the number of ranks is a product of as
+    /// few factors as there can be.
+    pub(crate) fn with_fewest_rounds(size: u32, radixes: RangeInclusive<u32>) -> Nodes {
+        let fewest = levels(size, *radixes.end()).count();
+        let is_best = |factors: &Vec<u32>| factors.len() == fewest;
+        let factors = radixes.clone().find_map(|radix| factors(size, radix).filter(is_best));
+        match factors {
+            Some(factors) => Nodes { factors, pairs: 0 },
+            None => Nodes::new(size, *radixes.end()),
+        }
+    }
+
+    /// True when each node is one rank.
+    pub(crate) fn are_ranks(&self) -> bool {
+        self.pairs == 0
+    }
+
+    /// The most nodes that exchange in a round.
+    pub(crate) fn most(&self) -> u32 {
+        self.factors.first().copied().unwrap_or(1)
+    }
+
+    /// The rounds of recursive multiplying at a node.
+    pub(crate) fn rounds(&self, node: u32) -> impl Iterator<Item = Multiplying<'_>> {
+        let mut reach = 1;
+        self.factors.iter().map(move |&factor| {
+            let digit = Position::new(node / reach % factor, factor);
+            let round = Multiplying { nodes: self, digit, first: node - digit.rank * reach, reach };
+            reach *= factor;
+            round
+        })
+    }
+
+    /// The ranks that a node stands for.
+    pub(crate) fn ranks(&self, node: u32) -> Range<u32> {
         match node < self.pairs {
             true => 2 * node..2 * node + 2,
             false => node + self.pairs..node + self.pairs + 1,
         }
     }
 
-    fn rank(&self, node: u32) -> u32 {
+    /// The rank that acts for a node.
+    pub(crate) fn rank(&self, node: u32) -> u32 {
         self.ranks(node).end - 1
     }
 
-    fn node_of(&self, rank: u32) -> u32 {
+    /// The node of a rank.
+    pub(crate) fn node_of(&self, rank: u32) -> u32 {
         if rank < 2 * self.pairs { rank / 2 } else { rank - self.pairs }
+    }
+}
+
+/// A round of recursive multiplying at a node: nodes that differ in one digit only send each other
+/// what they have.
+pub(crate) struct Multiplying<'n> {
+    nodes: &'n Nodes,
+    /// The own digit, and how many there are.
+    pub(crate) digit: Position<'static>,
+    /// The node with digit 0, and the distance to the next one.
+    first: u32,
+    reach: u32,
+}
+
+impl Multiplying<'_> {
+    /// The rank that acts for the node with a digit.
+    pub(crate) fn rank(&self, digit: u32) -> u32 {
+        self.nodes.rank(self.first + digit * self.reach)
+    }
+
+    /// The ranks that act for the nodes `by` digits behind and ahead, round the ring.
+    pub(crate) fn partners(&self, by: u32) -> [u32; 2] {
+        [self.digit.behind(by), self.digit.ahead(by)].map(|digit| self.rank(digit))
     }
 }
 
@@ -185,8 +250,7 @@ pub fn allreduce(b: &mut Builder, pos: Position, input: Extent, output: Extent, 
         b.round();
         return b.recv(acting, output);
     }
-    let most = nodes.factors.first().copied().unwrap_or(1);
-    let slots: Vec<Extent> = (0..most.max(2)).map(|_| b.like(input, input.count)).collect();
+    let slots: Vec<Extent> = (0..nodes.most().max(2)).map(|_| b.like(input, input.count)).collect();
     let mut mine = input;
     if folded != acting {
         b.recv(folded, slots[0]);
@@ -195,23 +259,19 @@ pub fn allreduce(b: &mut Builder, pos: Position, input: Extent, output: Extent, 
         b.copy(slots[1], output);
         mine = output;
     }
-    let mut reach = 1;
-    for &factor in &nodes.factors {
-        let digit = node / reach % factor;
-        let member = |index: u32| nodes.rank(node - digit * reach + index * reach);
-        for by in 1..factor {
-            let (to, from) = ((digit + by) % factor, (digit + factor - by) % factor);
-            b.recv(member(from), slots[from as usize]);
-            b.send(member(to), mine);
+    for round in nodes.rounds(node) {
+        let digit = round.digit;
+        for by in 1..digit.size {
+            let [from, to] = round.partners(by);
+            b.recv(from, slots[digit.behind(by) as usize]);
+            b.send(to, mine);
         }
-        b.copy(mine, slots[digit as usize]);
-        let last = slots[factor as usize - 1];
-        slots[..factor as usize - 1].iter().rev().for_each(|&operand| b.reduce(operand, last));
+        b.copy(mine, slots[digit.rank as usize]);
+        let last = slots[digit.size as usize - 1];
+        slots[..digit.size as usize - 1].iter().rev().for_each(|&operand| b.reduce(operand, last));
         b.copy(last, output);
         mine = output;
-        reach *= factor;
     }
-    debug_assert_eq!(reach, nodes.count);
     if mine.span() != output.span() {
         b.copy(mine, output);
     }
@@ -249,15 +309,22 @@ mod tests {
         assert_eq!(factors(1024, 8), Some(vec![8, 8, 8, 2]));
         assert_eq!(factors(22, 8), None);
         let nodes = Nodes::new(22, 8);
-        assert_eq!((nodes.count, nodes.pairs), (21, 1));
+        assert_eq!((&nodes.factors[..], nodes.pairs), (&[7, 3][..], 1));
         for (size, radix) in (1..200).flat_map(|size| (2..9).map(move |radix| (size, radix))) {
             let nodes = Nodes::new(size, radix);
-            assert!(
-                nodes.pairs <= nodes.count && nodes.factors.iter().product::<u32>() == nodes.count
-            );
+            let count: u32 = nodes.factors.iter().product();
+            assert!(nodes.pairs <= count && count + nodes.pairs == size);
             for rank in 0..size {
                 assert!(nodes.ranks(nodes.node_of(rank)).contains(&rank));
             }
         }
+    }
+    #[test]
+    fn the_smallest_radix_with_the_fewest_rounds_is_taken() {
+        let factors = |size, radixes| Nodes::with_fewest_rounds(size, radixes).factors;
+        assert_eq!(factors(1024, 32..=193), [32, 32]);
+        assert_eq!(factors(1000, 32..=193), [40, 25]);
+        // A prime number of ranks: one more than there are nodes.
+        assert_eq!(Nodes::with_fewest_rounds(17, 5..=7).pairs, 1);
     }
 }

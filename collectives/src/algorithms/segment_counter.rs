@@ -77,7 +77,7 @@ pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
         b.copy(data, shared);
         b.sync(SegSync::SignalEarly);
     } else {
-        b.sync(SegSync::WaitFor(root));
+        b.sync(SegSync::WaitFor(root.into()));
         b.copy(shared, data);
         b.sync(SegSync::Arrive);
     }
@@ -144,7 +144,7 @@ fn scatter(b: &mut Builder, pos: Position, root: u32, all: Option<Extent>, own: 
         let each = all.count / u64::from(size);
         own.iter().for_each(|own| b.copy(all.part(u64::from(me) * each, each), *own));
     } else {
-        b.sync(SegSync::WaitFor(root));
+        b.sync(SegSync::WaitFor(root.into()));
         own.iter().for_each(|own| b.copy(dense(me, 1, block), *own));
         b.sync(SegSync::Arrive);
     }

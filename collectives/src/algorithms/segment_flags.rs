@@ -14,7 +14,7 @@ use fabric::coll_segment::{FEW_FLAGS_RANKS, FLAGS_HEADER, flags_slot_bytes, flag
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
-use crate::schedule::SegSync;
+use crate::schedule::{Awaited, SegSync};
 use crate::shape::{Extent, Shape, Space, Ty};
 
 /// Returns whether all ranks know each other's sizes, and the data fits into a slot, laid out as in
@@ -25,7 +25,7 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         | CollArgs::Bcast { .. }
         | CollArgs::Gather { .. }
         | CollArgs::Scatter { .. } => true,
-        CollArgs::Allgather { .. } => true,
+        CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. } => true,
         CollArgs::Alltoall { kind, .. } => *kind == CollectiveKind::Alltoall,
         CollArgs::Reduce { input, .. }
         | CollArgs::Allreduce { input, .. }
@@ -60,10 +60,13 @@ pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
     }
 }
 
-/// Returns the bytes that one rank gives another one.
+/// Returns the most bytes that one rank gives another one.
 fn block(args: &CollArgs, size: u32) -> u64 {
-    let bytes = args.bytes(size);
-    if let CollArgs::Allgather { .. } = args { bytes / u64::from(size) } else { bytes }
+    match args {
+        CollArgs::Allgather { all, .. } => all.bytes() / u64::from(size),
+        CollArgs::Allgatherv { all, .. } => all.iter().map(Extent::bytes).max().unwrap_or(0),
+        _ => args.bytes(size),
+    }
 }
 
 /// Writes this rank's part.
@@ -82,7 +85,7 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
             arrive(b, Awaits::None);
         }
         CollArgs::Bcast { root, data } => {
-            arrive(b, Awaits::One(root));
+            arrive(b, Awaits::Some(root.into()));
             b.copy(slots.bytes(root, 0, block), data);
         }
         CollArgs::Gather { root, own, all } => {
@@ -90,22 +93,19 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
                 .filter(|_| root != me)
                 .for_each(|own| b.copy(*own, slots.bytes(me, 0, block)));
             arrive(b, if root == me { Awaits::All } else { Awaits::None });
-            collect(b, pos, own, all, |rank| slots.bytes(rank, 0, block));
+            let all = all.map(|all| all.split(size)).unwrap_or_default();
+            collect(b, me, own, &all, slots);
         }
         CollArgs::Scatter { root, all, own } => {
             let all = all.map(|all| all.split(size)).unwrap_or_default();
             let of_others = (0..size).zip(&all).filter(|(rank, _)| *rank != me);
             of_others.for_each(|(rank, part)| b.copy(*part, slots.bytes(me, rank, block)));
-            arrive(b, if root == me { Awaits::None } else { Awaits::One(root) });
+            arrive(b, if root == me { Awaits::None } else { Awaits::Some(root.into()) });
             let from = all.get(me as usize).copied().unwrap_or(slots.bytes(root, me, block));
             own.iter().for_each(|own| b.copy(from, *own));
         }
-        CollArgs::Allgather { own, all } => {
-            let own = own.unwrap_or_else(|| all.split(size)[me as usize]);
-            b.copy(own, slots.bytes(me, 0, block));
-            arrive(b, Awaits::All);
-            collect(b, pos, Some(own), Some(all), |rank| slots.bytes(rank, 0, block));
-        }
+        CollArgs::Allgather { own, all } => allgather(b, me, own, &all.split(size), slots),
+        CollArgs::Allgatherv { own, all } => allgather(b, me, own, all, slots),
         CollArgs::Alltoall { from, to, .. } => {
             let given = (0..size).zip(from.unwrap_or(to)).filter(|(rank, _)| *rank != me);
             given.for_each(|(rank, part)| b.copy(*part, slots.bytes(me, rank, block)));
@@ -132,10 +132,16 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
     }
 }
 
+/// This rank arrives, and awaits the last `many` ranks.
+pub fn await_last(b: &mut Builder, size: u32, many: u32) {
+    b.sync(SegSync::Acquire);
+    arrive(b, Awaits::Some(Awaited::range(size - many, many)));
+}
+
 /// The ranks that a rank waits for.
 enum Awaits {
     None,
-    One(u32),
+    Some(Awaited),
     All,
 }
 
@@ -144,24 +150,37 @@ fn arrive(b: &mut Builder, awaits: Awaits) {
     b.sync(SegSync::SignalEarly);
     match awaits {
         Awaits::None => b.round(),
-        Awaits::One(rank) => b.sync(SegSync::WaitFor(rank)),
+        Awaits::Some(members) => b.sync(SegSync::WaitFor(members)),
         Awaits::All => b.sync(SegSync::WaitAll),
+    }
+}
+
+/// Each rank gives its block to all others; `None` for its own: it is in its place.
+fn allgather(b: &mut Builder, me: u32, own: Option<Extent>, all: &[Extent], slots: Slots) {
+    let own = own.unwrap_or(all[me as usize]);
+    b.copy(own, slots.bytes(me, 0, own.bytes()));
+    arrive(b, awaits_data(all));
+    collect(b, me, Some(own), all, slots);
+}
+
+/// What a rank waits for that gets these blocks: the members between which all data are.
+fn awaits_data(all: &[Extent]) -> Awaits {
+    let has_data = |block: &Extent| block.bytes() > 0;
+    let (first, last) = (all.iter().position(has_data), all.iter().rposition(has_data));
+    match first.zip(last) {
+        Some((first, last)) if last - first + 1 < all.len() => {
+            Awaits::Some(Awaited::range(first as u32, (last - first) as u32 + 1))
+        }
+        _ => Awaits::All,
     }
 }
 
 /// Copies the blocks of other ranks to their places in `all`, if this rank has it, and the own one
 /// from `own`.
-fn collect(
-    b: &mut Builder,
-    pos: Position,
-    own: Option<Extent>,
-    all: Option<Extent>,
-    block_of: impl Fn(u32) -> Extent,
-) {
-    let all = all.map(|all| all.split(pos.size)).unwrap_or_default();
-    for (rank, part) in (0..pos.size).zip(all) {
-        let block = if rank == pos.rank { own } else { Some(block_of(rank)) };
-        block.iter().for_each(|block| b.copy(*block, part));
+fn collect(b: &mut Builder, me: u32, own: Option<Extent>, all: &[Extent], slots: Slots) {
+    for (rank, part) in (0..).zip(all) {
+        let block = if rank == me { own } else { Some(slots.bytes(rank, 0, part.bytes())) };
+        block.iter().for_each(|block| b.copy(*block, *part));
     }
 }
 

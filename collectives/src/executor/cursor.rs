@@ -86,9 +86,10 @@ impl Cursor {
         match sync {
             SegSync::None | SegSync::Arrive | SegSync::SignalEarly | SegSync::Next => true,
             SegSync::Acquire => segment.is_ready(self.segment_round),
-            SegSync::WaitFor(from) => {
-                segment.is_ready(self.segment_round)
-                    && segment.agrees(self.segment_round, from, self.signature).is_some()
+            SegSync::WaitFor(awaited) => {
+                let has_arrived =
+                    |from| segment.agrees(self.segment_round, from, self.signature).is_some();
+                segment.is_ready(self.segment_round) && awaited.members().all(has_arrived)
             }
             SegSync::WaitAll => segment.is_complete(self.segment_round),
         }
@@ -107,11 +108,16 @@ impl Cursor {
                 SyncResult::Blocked
             }
             SegSync::Acquire => SyncResult::Run,
-            SegSync::WaitFor(from) => match segment.agrees(round, from, signature) {
-                None => SyncResult::Blocked,
-                Some(true) => SyncResult::Run,
-                Some(false) => SyncResult::Mismatch(from),
-            },
+            SegSync::WaitFor(awaited) => {
+                for from in awaited.members() {
+                    match segment.agrees(round, from, signature) {
+                        None => return SyncResult::Blocked,
+                        Some(true) => {}
+                        Some(false) => return SyncResult::Mismatch(from),
+                    }
+                }
+                SyncResult::Run
+            }
             SegSync::WaitAll if !segment.is_complete(round) => SyncResult::Blocked,
             SegSync::WaitAll => {
                 segment.mismatch(round, signature).map_or(SyncResult::Run, SyncResult::Mismatch)

@@ -325,7 +325,9 @@ impl Running {
         let has_arrived =
             |member| segment.signature_of(self.cursor.segment_round, member).is_some();
         let missing = self.plan.segment_others().filter(|&(member, _)| match round.sync {
-            SegSync::WaitFor(from) => member == from && !has_arrived(member),
+            SegSync::WaitFor(awaited) => {
+                awaited.members().contains(&member) && !has_arrived(member)
+            }
             _ => !has_arrived(member),
         });
         let peers = missing.filter_map(|(_, rank)| self.plan.peer(Member::local(rank)));

@@ -1,6 +1,7 @@
 //! Random operations on two communicators, several at once; and the settings that tests share.
 
-use collectives::{CollectiveId, HostSegment, Operation, Thresholds};
+use collectives::{Algorithm, CollectiveId, HostSegment, Operation, Rule, Thresholds};
+use fabric::CollectiveKind;
 use fabric::sim::Options;
 use objects::{Comm, Group};
 
@@ -33,6 +34,7 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
         shm_pieces_max: at(),
         hierarchical: true,
         lanes_min: at(),
+        fan_max: at(),
         radix: 2 + (at() % 7) as u32,
         host_segment,
         piece: 1 + at() % 2001,
@@ -160,6 +162,27 @@ fn a_host_of_several_is_like_a_host_alone() {
             run_cases(world, 6, &[reduction, one_to_all, all_to_all], random);
         }
     }
+}
+
+/// Several ranks of a host send at once, whatever the ranks of each host share.
+fn run_fan(size: u32, seed: u64) {
+    let random = &mut Random(seed);
+    let options = any_options(random);
+    let thresholds =
+        Thresholds { oversubscribed_max: None, shm_max: None, ..any_thresholds(random) };
+    let mut world = World::new(size, seed, options, &thresholds);
+    world.place(&any_hosts(size, random));
+    let kinds = [CollectiveKind::Barrier, CollectiveKind::Bcast, CollectiveKind::Allreduce];
+    for rank in &mut world.ranks {
+        let rules = kinds.map(|kind| Rule::new(kind, Algorithm::Fan));
+        rank.planner.selection_mut().prefer_all(rules.to_vec());
+    }
+    run_cases(world, 8, &[reduction, one_to_all, all_to_all], random);
+}
+
+#[test]
+fn several_ranks_of_a_host_send_at_once() {
+    for_all(&[2, 3, 5, 8, 9, 13, 17], 40, run_fan);
 }
 
 fn for_all(sizes: &[u32], rounds: u64, run: fn(u32, u64)) {

@@ -60,7 +60,7 @@ fn bcast_on_host(b: &mut Builder, me: u32, output: Extent) {
         b.copy(output, slot(0, output));
         b.sync(SegSync::SignalEarly);
     } else {
-        b.sync(SegSync::WaitFor(0));
+        b.sync(SegSync::WaitFor(0.into()));
         b.copy(slot(0, output), output);
         b.sync(SegSync::Arrive);
     }

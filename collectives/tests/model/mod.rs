@@ -173,7 +173,11 @@ impl RankModel {
         let round = self.segment_round;
         match sync {
             SegSync::Acquire if !segment.is_ready(round, me) => return false,
-            SegSync::WaitFor(from) if !segment.waits_no_more(round, me, from) => return false,
+            SegSync::WaitFor(awaited)
+                if !awaited.members().all(|from| segment.waits_no_more(round, me, from)) =>
+            {
+                return false;
+            }
             SegSync::WaitAll if !segment.is_complete(round) => return false,
             SegSync::Arrive | SegSync::SignalEarly => {
                 if segment.arrive(round, me) {

@@ -79,7 +79,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// Simulates each size and prints a line for it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let machine = machine(arguments)?;
-    let selection = selection(arguments)?;
+    let selection = selection(arguments, &machine)?;
     let sizes = match (&arguments.bytes[..], arguments.operation) {
         (_, Operation::Barrier) => &[0][..],
         ([], _) => &[8, 1 << 10, 64 << 10, 1 << 20],
@@ -113,8 +113,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-fn selection(arguments: &Arguments) -> Result<Selection, String> {
-    let thresholds = Thresholds { radix: arguments.radix, ..Thresholds::default() };
+fn selection(arguments: &Arguments, machine: &Machine) -> Result<Selection, String> {
+    let thresholds = Thresholds { radix: arguments.radix, ..machine.thresholds() };
     let mut selection = Selection::new(&thresholds);
     selection.prefer_all(rule_text::parse(&arguments.rules, parse_bytes)?);
     if let Some(name) = &arguments.algorithm {
