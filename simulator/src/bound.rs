@@ -8,7 +8,6 @@
 //! where they share an adapter. The bound is the largest of the three; therefore it may be too low,
 //! never too high.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::call::{Call, Operation};
@@ -23,49 +22,181 @@ pub fn lower_bound(machine: &Machine, call: &Call) -> Time {
     latency_bound(machine, call).max(byte_bound(machine, call)).max(work_bound(machine, call))
 }
 
-/// Word from one rank to all others, or from all to one.
+/// Word from one rank to all others, from all to one, or from each to each.
 fn latency_bound(machine: &Machine, call: &Call) -> Time {
     // What the call moves in one message at the very least: one element.
     let bytes = if call.operation == Operation::Barrier { 0 } else { call.bytes.min(8) };
-    let within =
-        if machine.ranks_per_host > 1 { machine.link(LinkKind::Cache).latency } else { Time::ZERO };
+    let near = Near::new(machine);
+    let from_all = match call.operation {
+        Operation::Bcast | Operation::Reduce | Operation::Gather | Operation::Scatter => false,
+        Operation::Barrier
+        | Operation::Allreduce
+        | Operation::Allgather
+        | Operation::Alltoall
+        | Operation::ReduceScatter => true,
+    };
     let network = machine.link(LinkKind::Switch);
-    let host = Host { link: network, ranks: machine.ranks_per_host, within };
-    greedy_tree(machine.used_hosts(), &host, bytes) + within
+    let word = Word { link: network, bytes, ranks: machine.ranks_per_host, near: &near, from_all };
+    let hosts = machine.used_hosts();
+    // Hosts at other switches: on the way to each of them there is a longer link at least once.
+    let elsewhere = hosts.saturating_sub(machine.hosts_per_switch);
+    let longer = machine.link(LinkKind::Fabric).latency.0.saturating_sub(network.latency.0);
+    let farthest = word.reaches(elsewhere) + Time(if elsewhere > 0 { longer } else { 0 });
+    word.reaches(hosts - 1).max(farthest).max(near.all())
 }
 
-/// A host that informs others.
-struct Host<'a> {
+/// Which part of the ranks of a host knows of something that one of them learns, at the most, from
+/// so much time after that on. The first is that rank itself; the last are all.
+struct Near(Vec<(Time, f64)>);
+
+impl Near {
+    fn new(machine: &Machine) -> Near {
+        let ranks = machine.ranks_per_host;
+        if machine.ranks != machine.used_hosts() * ranks {
+            // Hosts with fewer ranks: as if all ranks were as near as the nearest.
+            return Near(vec![(Time::ZERO, 1.0)]);
+        }
+        let on_cache = ranks.div_ceil(machine.packages * machine.caches);
+        let on_package = on_cache.saturating_mul(machine.caches);
+        // Word may take a way round, over farther links.
+        let latency = |kinds: &[LinkKind]| {
+            kinds.iter().map(|&kind| machine.link(kind).latency).min().unwrap_or_default()
+        };
+        let kinds = [LinkKind::Cache, LinkKind::Package, LinkKind::Host];
+        let part = |count: u32| f64::from(count.min(ranks)) / f64::from(ranks);
+        let mut steps = vec![(Time::ZERO, part(1))];
+        let counts = [on_cache, on_package, ranks];
+        steps.extend((0..).zip(counts).map(|(at, count)| (latency(&kinds[at..]), part(count))));
+        let reached = steps.iter().position(|(_, part)| *part == 1.0).unwrap_or(steps.len() - 1);
+        steps.truncate(reached + 1);
+        Near(steps)
+    }
+
+    /// How much the part grows, and when.
+    fn gains(&self) -> impl Iterator<Item = (Time, f64)> {
+        let before = std::iter::once(0.0).chain(self.0.iter().map(|(_, part)| *part));
+        self.0.iter().zip(before).map(|((at, part), before)| (*at, part - before))
+    }
+
+    /// The least time until a second rank knows.
+    fn second(&self) -> Time {
+        self.0.get(1).map_or(Time::ZERO, |(at, _)| *at)
+    }
+
+    /// The time until all ranks of a host know.
+    fn all(&self) -> Time {
+        self.0.last().map_or(Time::ZERO, |(at, _)| *at)
+    }
+}
+
+/// Word that goes from host to host.
+struct Word<'a> {
     link: &'a Link,
+    bytes: u64,
+    /// Of each host.
     ranks: u32,
-    /// The least time from its first informed rank to another one.
-    within: Time,
+    near: &'a Near,
+    /// There is word of each rank, otherwise of one.
+    from_all: bool,
 }
 
-impl Host<'_> {
+/// What happens, in the order of time.
+enum Event {
+    /// Ranks learn of it: so many hosts' worth.
+    Gain(f64),
+    /// A host sends a message.
+    Send(Sender),
+}
+
+/// A host that sends word on.
+struct Sender {
+    /// When its first rank was informed.
+    informed: Time,
+    /// The part of all word that it has.
+    part: f64,
+    /// Of its next message.
+    index: u32,
+    /// It was the first: its ranks need not tell each other.
+    is_first: bool,
+}
+
+/// An event of the heap, the earliest first.
+struct At(Time, Event);
+
+impl PartialEq for At {
+    fn eq(&self, other: &At) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for At {}
+
+impl PartialOrd for At {
+    fn partial_cmp(&self, other: &At) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for At {
+    fn cmp(&self, other: &At) -> std::cmp::Ordering {
+        other.0.cmp(&self.0)
+    }
+}
+
+impl Word<'_> {
+    /// The least time until all ranks of `hosts` other hosts have word from a host.
+    ///
+    /// Each message of the host, and each message that one of its receivers sends, and so on, is a
+    /// way that word may take. The ranks that it brings word of are at most those near its first
+    /// sender, and the ranks that it brings word to those near its last receiver. All ways together
+    /// must bring word of all ranks to all ranks. What [`Near`] has from a time on is in messages
+    /// that start after that time; the adapter and the ranks of the host bound how many these are.
+    fn reaches(&self, hosts: u32) -> Time {
+        let first = |(informed, part)| {
+            At(informed, Event::Send(Sender { informed, part, index: 0, is_first: self.from_all }))
+        };
+        let mut heap: BinaryHeap<At> = match self.from_all {
+            true => self.near.gains().map(first).collect(),
+            false => BinaryHeap::from([first((Time::ZERO, 1.0))]),
+        };
+        // Rounding must not make it later.
+        let mut left = f64::from(hosts) - 1e-6;
+        while left > 0.0 {
+            let Some(At(now, event)) = heap.pop() else { break };
+            let sender = match event {
+                Event::Send(sender) => sender,
+                Event::Gain(hosts) => {
+                    left -= hosts;
+                    if left <= 0.0 {
+                        return now;
+                    }
+                    continue;
+                }
+            };
+            let Sender { informed, part, index, is_first } = sender;
+            let next = informed + self.send_start(index + 1, is_first);
+            heap.push(At(next, Event::Send(Sender { index: index + 1, ..sender })));
+            let informed = now + self.link.one_way(self.bytes);
+            let receiver = Sender { informed, part, index: 0, is_first: false };
+            heap.push(At(informed, Event::Send(receiver)));
+            let gains = self.near.gains();
+            heap.extend(gains.map(|(after, gain)| At(informed + after, Event::Gain(gain * part))));
+        }
+        Time::ZERO
+    }
+
     /// The least time from the moment when its first rank is informed to the start of message
     /// `index` to another host. The messages before it have taken the adapter; some rank has sent
-    /// its share of them; and a second one comes from another rank, or from the first once more.
-    fn send_start(&self, index: u32, bytes: u64) -> Time {
-        let by_adapter = self.link.occupied(bytes).times(index.into());
+    /// its share of them; and a second one comes from another rank, or from the first once more,
+    /// unless the host is the first (`is_first`), whose ranks all have something to send.
+    fn send_start(&self, index: u32, is_first: bool) -> Time {
+        let by_adapter = self.link.occupied(self.bytes).times(index.into());
         let by_ranks = self.link.overhead.times((index / self.ranks).into());
-        let second = if index > 0 { self.within.min(self.link.overhead) } else { Time::ZERO };
+        let waits = index > 0 && !is_first;
+        let second = if waits { self.near.second().min(self.link.overhead) } else { Time::ZERO };
+        let second = if self.ranks == 1 { Time::ZERO } else { second };
         by_adapter.max(by_ranks).max(second)
     }
-}
-
-/// The time until the last of `nodes` hosts is informed.
-fn greedy_tree(nodes: u32, host: &Host, bytes: u64) -> Time {
-    // When a host can send next, how many messages it has sent, and when it was informed.
-    let mut ready = BinaryHeap::from([Reverse((Time::ZERO, 0, Time::ZERO))]);
-    let mut last = Time::ZERO;
-    for _ in 1..nodes {
-        let Some(Reverse((at, sent, informed))) = ready.pop() else { break };
-        last = at + host.link.one_way(bytes);
-        ready.push(Reverse((informed + host.send_start(sent + 1, bytes), sent + 1, informed)));
-        ready.push(Reverse((last, 0, last)));
-    }
-    last
 }
 
 /// Bytes through the adapter of a host in one direction, or bytes that one rank copies.
@@ -133,24 +264,55 @@ mod tests {
     #[test]
     fn the_greedy_tree_is_that_of_the_paper() {
         // Figure 1 of Karp et al.: P = 8, L = 6, g = 4, o = 2 takes 24 cycles.
-        let host = Host { link: &link(6.0, 2.0, 4.0), ranks: 1, within: Time::ZERO };
-        assert_eq!(greedy_tree(8, &host, 0), Time::from_us(24.0));
-        assert_eq!(greedy_tree(1, &host, 0), Time::ZERO);
+        let (link, near) = (link(6.0, 2.0, 4.0), Near(vec![(Time::ZERO, 1.0)]));
+        let word = Word { link: &link, bytes: 0, ranks: 1, near: &near, from_all: false };
+        assert_eq!(word.reaches(7), Time::from_us(24.0));
+        assert_eq!(word.reaches(0), Time::ZERO);
     }
 
     #[test]
     fn ranks_of_a_host_share_the_adapter_and_pay_for_each_message() {
         let us = Time::from_us;
-        let host = |ranks, overhead, gap| {
-            let (link, within) = (link(6.0, overhead, gap), us(1.0));
-            let host = Host { link: &link, ranks, within };
-            [0, 1, 2, 3, 4].map(|index| host.send_start(index, 0))
+        let near = Near(vec![(us(0.0), 0.5), (us(1.0), 1.0)]);
+        let starts = |ranks, overhead, gap, all_know| {
+            let link = link(6.0, overhead, gap);
+            let word = Word { link: &link, bytes: 0, ranks, near: &near, from_all: false };
+            [0, 1, 2, 3, 4].map(|index| word.send_start(index, all_know))
         };
         // Two ranks send a message each every 3 us, the second from when it is informed.
-        assert_eq!(host(2, 3.0, 0.1), [0.0, 1.0, 3.0, 3.0, 6.0].map(us));
-        assert_eq!(host(2, 3.0, 4.0), [0.0, 4.0, 8.0, 12.0, 16.0].map(us));
+        assert_eq!(starts(2, 3.0, 0.1, false), [0.0, 1.0, 3.0, 3.0, 6.0].map(us));
+        assert_eq!(starts(2, 3.0, 0.1, true), [0.0, 0.1, 3.0, 3.0, 6.0].map(us));
+        assert_eq!(starts(2, 3.0, 4.0, false), [0.0, 4.0, 8.0, 12.0, 16.0].map(us));
         // The first rank may be done with its first message before another one is informed.
-        assert_eq!(host(8, 0.5, 0.1), [0.0, 0.5, 0.5, 0.5, 0.5].map(us));
+        assert_eq!(starts(8, 0.5, 0.1, false), [0.0, 0.5, 0.5, 0.5, 0.5].map(us));
+    }
+
+    #[test]
+    fn word_of_all_ranks_takes_longer_than_word_of_one() {
+        // Two hosts of two ranks at 1 us; each message takes 10 us, and the adapter 2 us.
+        let us = Time::from_us;
+        let (link, near) = (link(6.0, 2.0, 2.0), Near(vec![(us(0.0), 0.5), (us(1.0), 1.0)]));
+        let least = |from_all| {
+            let word = Word { link: &link, bytes: 0, ranks: 2, near: &near, from_all };
+            word.reaches(1)
+        };
+        // One rank is told, and tells the other one.
+        assert_eq!(least(false), us(11.0));
+        // Word of the second rank leaves after 1 us, as it must be told to the first one.
+        assert_eq!(least(true), us(12.0));
+    }
+
+    #[test]
+    fn hosts_at_other_switches_are_farther() {
+        let text = "[machine]\nhosts = 4\nranks_per_host = 1\nhosts_per_switch = 2\n";
+        let least = |text: &str| {
+            let machine = Machine::parse(text, "test").unwrap();
+            lower_bound(&machine, &Call::new(Operation::Barrier, 0))
+        };
+        let near = least(&text.replace("switch = 2", "switch = 4"));
+        // Two of four hosts are at the other switch: word for one of them goes the long way, at
+        // best while the first host informs its neighbour.
+        assert_eq!((near, least(text)), (Time::from_us(1.6), Time::from_us(1.8)));
     }
 
     #[test]

@@ -116,6 +116,59 @@ fn a_long_broadcast_over_many_hosts_is_scattered() {
     assert_eq!(chosen, by_tree);
 }
 
+/// The default rules, and segments where the machine has them.
+fn selection_on(machine: &Machine, rules: &str) -> Selection {
+    let mut selection = Selection::new(&machine.thresholds());
+    selection.prefer_all(rule_text::parse(rules, |_| None).unwrap());
+    selection
+}
+
+const FAN: &str = "barrier=fan; bcast=fan; allreduce=fan";
+
+#[test]
+fn a_fan_is_right_on_every_shape_of_machine() {
+    let sizes = (2..=9).chain([13, 16, 17, 31, 32, 33, 64]);
+    for (ranks, hosts) in sizes.flat_map(|ranks| [2, 3, 5, 7, 11, 13].map(|hosts| (ranks, hosts))) {
+        if hosts > ranks {
+            continue;
+        }
+        let placement = ["block", "round-robin"][(ranks + hosts) as usize % 2];
+        let rest = format!("ranks = {ranks}\nplacement = \"{placement}\"\n");
+        let machine = machine(hosts, ranks.div_ceil(hosts), &rest);
+        let fan = selection_on(&machine, FAN);
+        for operation in [Operation::Barrier, Operation::Bcast, Operation::Allreduce] {
+            for (root, bytes) in [(0, 8), (ranks / 2, 0), (ranks - 1, 1000), (ranks / 3, 20_000)] {
+                for commutative in [true, false] {
+                    let call = Call { root, commutative, ..Call::new(operation, bytes) };
+                    let outcome = simulate(&machine, call, &fan);
+                    assert!(outcome.is_checked);
+                    let bound = bound::lower_bound(&machine, &call);
+                    let text = format!("{call:?} on {machine:?}: {} < {bound}", outcome.time);
+                    assert!(outcome.time >= bound || bytes == 0, "{text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn many_hosts_are_reached_in_little_more_than_the_least_time() {
+    let machine = machine(256, 8, "");
+    let [fans, leaders] = [FAN, "barrier=leaders; bcast=leaders; allreduce=leaders"]
+        .map(|rules| selection_on(&machine, rules));
+    for (operation, bytes) in
+        [(Operation::Barrier, 0), (Operation::Bcast, 8), (Operation::Allreduce, 8)]
+    {
+        let call = Call::new(operation, bytes);
+        let [by_fan, by_leaders, chosen] = [&fans, &leaders, &selection_on(&machine, "")]
+            .map(|by| simulate(&machine, call, by).time);
+        let bound = bound::lower_bound(&machine, &call);
+        let text = format!("{operation:?}: {by_fan}, by leaders {by_leaders}, bound {bound}");
+        assert!(by_fan.times(10) < bound.times(13) && bound.times(2) < by_leaders, "{text}");
+        assert_eq!(chosen, by_fan);
+    }
+}
+
 #[test]
 fn the_same_call_takes_the_same_time_again() {
     let machine = machine(5, 7, "placement = \"round-robin\"\n");
