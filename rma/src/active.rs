@@ -1,4 +1,4 @@
-//! Post / start / complete / wait: epochs of groups of ranks. `steps` has the states of their pairs.
+//! Post / start / complete / wait: epochs of groups of ranks. `steps` has the states of pairs.
 //!
 //! A call that has to wait is a function that is asked again and again (`poll_...`), as in `sync`.
 

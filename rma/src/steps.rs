@@ -12,7 +12,7 @@
 //! | number | written by | changes |
 //! |---|---|---|
 //! | made | the writer, in the row; the reader, for messages | post, complete |
-//! | taken | the reader, in its own memory | start takes a post of each target, wait a complete of each origin |
+//! | taken | the reader, in its own memory | start (posts), wait (completes) |
 //!
 //! While both are equal, the reader waits. Start and wait take from all ranks of their group or
 //! from none. Numbers are never set back; they wrap around at 2^32. Epochs with other groups touch

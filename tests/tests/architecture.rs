@@ -68,6 +68,7 @@ const UNSAFE: &[&str] = &[
     "rma/src/device_atomic.rs",
     "rma/src/mailbox.rs",
     "rma/src/atomic.rs",
+    "rma/src/steps.rs",
     "runtime/src/abort.rs",
     "runtime/src/announcement.rs",
     "runtime/src/bsend.rs",
