@@ -30,10 +30,16 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Returns `mpiexec` with the token, and without the variables of this test: they set no knob.
+fn with_token(arguments: &[&str]) -> Command {
+    let mut command = command(arguments);
+    command.env_remove("VERBENA_TEST_HOSTILE").env_remove("VERBENA_TEST_SEED");
+    command.env("VERBENA_TOKEN", TOKEN);
+    command
+}
+
 fn agent(address: &str) -> Command {
-    let mut agent = command(&["--join", address, "--slots", "2"]);
-    agent.env("VERBENA_TOKEN", TOKEN);
-    agent
+    with_token(&["--join", address, "--slots", "2"])
 }
 
 /// Returns the descriptors of a process.
@@ -57,8 +63,7 @@ fn hostile_connections_do_no_harm_to_a_job_that_waits_for_agents() {
     let rank = rank();
     let words = ["--accept", "2", "--listen", &address, "--start-timeout", "0"];
     let job = [&rank, "init", "3:put=found", "value", "finalize"];
-    let mut mpiexec = command(&[&words[..], &job].concat());
-    let mpiexec = spawn(mpiexec.env("VERBENA_TOKEN", TOKEN));
+    let mpiexec = spawn(&mut with_token(&[&words[..], &job].concat()));
     let pid = mpiexec.id();
     eventually("it listens", || TcpStream::connect(&address).is_ok());
     let first = spawn(&mut agent(&address));
