@@ -148,22 +148,39 @@ impl Algorithm {
                 | CollArgs::Allreduce { .. },
                 Radix,
             ) => true,
-            (CollArgs::Bcast { .. }, Binomial | ScatterRing | Linear | Chain | BinaryTree) => true,
+            (
+                CollArgs::Bcast { .. },
+                Binomial | ScatterRing | Scattered | Linear | Chain | BinaryTree,
+            ) => true,
             (CollArgs::Bcast { .. }, ScatterDoubling) => pos.size.is_power_of_two(),
-            (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Linear) => true,
+            (CollArgs::Gather { .. } | CollArgs::Scatter { .. }, Binomial | Radix | Linear) => true,
             (CollArgs::Allgather { .. }, RecursiveDoubling) => pos.size.is_power_of_two(),
-            (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, Bruck | Ring) => true,
+            (
+                CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. },
+                Bruck | Radix | Ring | Scattered,
+            ) => true,
             (CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. }, NeighborExchange) => {
                 pos.size.is_multiple_of(2)
             }
-            (CollArgs::Alltoall { kind, .. }, Bruck) => *kind == CollectiveKind::Alltoall,
+            (CollArgs::Alltoall { kind, .. }, Bruck | Radix) => *kind == CollectiveKind::Alltoall,
             (CollArgs::Alltoall { .. }, Pairwise | Scattered) => true,
             (CollArgs::Reduce { .. }, Binomial | Halving | Linear) => true,
             (CollArgs::Allreduce { .. }, RecursiveDoubling | Halving | Ordered | Linear) => true,
             // A power of two moves as little by halving, in fewer rounds.
-            (CollArgs::Allreduce { .. }, Ring) => args.commutes() && !pos.size.is_power_of_two(),
-            (CollArgs::ReduceScatter { .. }, Halving | Pairwise) => args.commutes(),
-            (CollArgs::ReduceScatter { .. }, Ordered) => true,
+            (CollArgs::Reduce { .. } | CollArgs::Allreduce { .. }, Ring) => {
+                args.commutes() && !pos.size.is_power_of_two()
+            }
+            (CollArgs::ReduceScatter { .. }, Pairwise) => {
+                args.commutes() && !pos.size.is_power_of_two()
+            }
+            (CollArgs::ReduceScatter { .. }, Halving) => args.commutes(),
+            (
+                CollArgs::Reduce { .. }
+                | CollArgs::Allreduce { .. }
+                | CollArgs::ReduceScatter { .. },
+                Scattered,
+            ) => args.commutes(),
+            (CollArgs::ReduceScatter { .. }, Radix | Ordered) => true,
             (_, Only) => true,
             _ => false,
         }
@@ -171,6 +188,9 @@ impl Algorithm {
 
     /// Writes this rank's part of a call, if it is no composition.
     pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
+        if self == Algorithm::Scattered {
+            b.limit(limits.window);
+        }
         match *args {
             CollArgs::Gather { .. }
             | CollArgs::Scatter { .. }
@@ -182,28 +202,37 @@ impl Algorithm {
             }
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
             _ if self == Algorithm::SegmentPieces => segment_pieces::write(b, args, pos),
-            _ if self == Algorithm::Radix => write_radix(b, args, pos, limits),
+            CollArgs::Barrier
+            | CollArgs::Bcast { .. }
+            | CollArgs::Reduce { .. }
+            | CollArgs::Allreduce { .. }
+                if self == Algorithm::Radix =>
+            {
+                write_radix(b, args, pos, limits);
+            }
             CollArgs::Barrier => self.write_barrier(b, pos),
             CollArgs::Bcast { root, data } => self.write_bcast(b, pos, root, data, limits),
             CollArgs::Gather { .. }
             | CollArgs::Gatherv { .. }
             | CollArgs::Scatter { .. }
             | CollArgs::Scatterv { .. } => self.write_rooted(b, args, pos, limits),
-            CollArgs::Allgather { own, all } => self.write_allgather(b, pos, own, all),
-            CollArgs::Allgatherv { own, all } => {
-                let own = own.unwrap_or(all[pos.rank as usize]);
-                match self {
-                    Algorithm::Bruck => allgather::bruck(b, pos, own, all),
-                    Algorithm::NeighborExchange => allgather::neighbor_exchange(b, pos, own, all),
-                    _ => allgather::ring(b, pos, own, all),
-                }
+            CollArgs::Allgather { own, all } if self == Algorithm::RecursiveDoubling => {
+                let own = own.unwrap_or_else(|| all.split(pos.size)[pos.rank as usize]);
+                allgather::recursive_doubling(b, pos, own, all);
             }
+            CollArgs::Allgather { own, all } => {
+                self.write_allgather(b, pos, own, &all.split(pos.size), limits);
+            }
+            CollArgs::Allgatherv { own, all } => self.write_allgather(b, pos, own, all, limits),
             CollArgs::Alltoall { from, to, .. } => {
                 if self != Algorithm::Pairwise {
                     b.limit(limits.window);
                 }
                 match (self, from) {
-                    (Algorithm::Bruck, from) => alltoall::bruck(b, pos, from.unwrap_or(to), to),
+                    (Algorithm::Bruck, from) => alltoall::bruck(b, pos, from.unwrap_or(to), to, 2),
+                    (Algorithm::Radix, from) => {
+                        alltoall::bruck(b, pos, from.unwrap_or(to), to, limits.radix);
+                    }
                     (Algorithm::Pairwise, Some(from)) => alltoall::pairwise(b, pos, from, to),
                     (_, Some(from)) => alltoall::scattered(b, pos, from, to),
                     (_, None) => alltoall::exchange_in_place(b, pos, to),
@@ -230,6 +259,7 @@ impl Algorithm {
             Algorithm::BinaryTree => bcast::binary_tree(b, pos, root, data, limits.piece),
             Algorithm::ScatterRing => bcast::scatter_ring(b, pos, root, data),
             Algorithm::ScatterDoubling => bcast::scatter_doubling(b, pos, root, data),
+            Algorithm::Scattered => bcast::scattered(b, pos, root, data),
             Algorithm::Linear => bcast::linear(b, pos, root, data),
             Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
             _ => bcast::binomial(b, pos, root, data),
@@ -237,20 +267,25 @@ impl Algorithm {
     }
 
     fn write_rooted(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
-        if self != Algorithm::Binomial {
+        let radix = match self {
+            Algorithm::Binomial => 2,
+            Algorithm::Radix => limits.radix,
+            _ => 0,
+        };
+        if radix == 0 {
             b.limit(limits.window);
         }
         match *args {
-            CollArgs::Gather { root, own, all } if self == Algorithm::Binomial => {
-                gather::binomial(b, pos, root, own, all);
+            CollArgs::Gather { root, own, all } if radix > 0 => {
+                gather::knomial(b, pos, (root, radix), own, all);
             }
             CollArgs::Gather { root, own, all } => {
                 let all = all.map(|all| all.split(pos.size));
                 gather::linear(b, pos, root, own, all.as_deref());
             }
             CollArgs::Gatherv { root, own, all } => gather::linear(b, pos, root, own, all),
-            CollArgs::Scatter { root, all, own } if self == Algorithm::Binomial => {
-                scatter::binomial(b, pos, root, all, own);
+            CollArgs::Scatter { root, all, own } if radix > 0 => {
+                scatter::knomial(b, pos, (root, radix), all, own);
             }
             CollArgs::Scatter { root, all, own } => {
                 let all = all.map(|all| all.split(pos.size));
@@ -261,15 +296,21 @@ impl Algorithm {
         }
     }
 
-    fn write_allgather(self, b: &mut Builder, pos: Position, own: Option<Extent>, all: Extent) {
-        let own = own.unwrap_or_else(|| all.split(pos.size)[pos.rank as usize]);
+    fn write_allgather(
+        self,
+        b: &mut Builder,
+        pos: Position,
+        own: Option<Extent>,
+        blocks: &[Extent],
+        limits: Limits,
+    ) {
+        let own = own.unwrap_or(blocks[pos.rank as usize]);
         match self {
-            Algorithm::RecursiveDoubling => allgather::recursive_doubling(b, pos, own, all),
-            Algorithm::Bruck => allgather::bruck(b, pos, own, &all.split(pos.size)),
-            Algorithm::NeighborExchange => {
-                allgather::neighbor_exchange(b, pos, own, &all.split(pos.size));
-            }
-            _ => allgather::ring(b, pos, own, &all.split(pos.size)),
+            Algorithm::Bruck => allgather::bruck(b, pos, own, blocks, 2),
+            Algorithm::Radix => allgather::bruck(b, pos, own, blocks, limits.radix),
+            Algorithm::NeighborExchange => allgather::neighbor_exchange(b, pos, own, blocks),
+            Algorithm::Scattered => allgather::scattered(b, pos, own, blocks),
+            _ => allgather::ring(b, pos, own, blocks),
         }
     }
 
@@ -279,6 +320,8 @@ impl Algorithm {
                 let commutative = commutative && !limits.reproducible;
                 match self {
                     Algorithm::Halving => reduce::halving(b, pos, root, input, output, commutative),
+                    Algorithm::Ring => reduce::ring(b, pos, root, input, output),
+                    Algorithm::Scattered => reduce::scattered(b, pos, root, input, output),
                     Algorithm::Linear => reduce::linear(b, pos, root, input, output),
                     Algorithm::SegmentCounter => {
                         segment_counter::reduce(b, pos, Some(root), input, output)
@@ -290,8 +333,12 @@ impl Algorithm {
                 self.write_allreduce(b, pos, input, output, commutative)
             }
             CollArgs::ReduceScatter { input, counts, output, .. } => match self {
+                Algorithm::Radix => {
+                    reduce_scatter::whole(b, pos, input, counts, (output, limits.radix));
+                }
                 Algorithm::Halving => reduce_scatter::halving(b, pos, input, counts, output),
                 Algorithm::Pairwise => reduce_scatter::pairwise(b, pos, input, counts, output),
+                Algorithm::Scattered => reduce_scatter::scattered(b, pos, input, counts, output),
                 _ => reduce_scatter::ordered(b, pos, input, counts, output),
             },
             CollArgs::Scan { input, output } => scan::inclusive(b, pos, input, output),
@@ -312,6 +359,7 @@ impl Algorithm {
         match self {
             Algorithm::SegmentCounter => segment_counter::reduce(b, pos, None, input, Some(output)),
             Algorithm::Ring => allreduce::ring(b, pos, input, output),
+            Algorithm::Scattered => allreduce::scattered(b, pos, input, output),
             Algorithm::Halving => allreduce::halving(b, pos, input, output, commutative),
             Algorithm::RecursiveDoubling => {
                 allreduce::recursive_doubling(b, pos, input, output, commutative)

@@ -14,6 +14,8 @@ pub struct Builder {
     messages: Vec<Message>,
     locals: Vec<Local>,
     rounds: Vec<Round>,
+    /// Of the round that is being written; see [`Round::early`].
+    early: u32,
     temp: u64,
     window: Option<u32>,
     keep_empty: bool,
@@ -96,6 +98,15 @@ impl Builder {
         }
     }
 
+    /// Copies as [`Builder::copy`] does, while the messages of the round are under way: they must
+    /// neither bring what is copied nor move what is overwritten. Comes before other local steps.
+    pub fn copy_meanwhile(&mut self, from: Extent, to: Extent) {
+        let begun = self.rounds.last().map_or(0, |round| round.locals).max(self.early);
+        debug_assert_eq!(begun, self.locals.len() as u32, "early steps come first");
+        self.copy(from, to);
+        self.early = self.locals.len() as u32;
+    }
+
     /// Reduces: `inout[i] = left[i] op inout[i]`; nothing without bytes.
     pub fn reduce(&mut self, left: Extent, inout: Extent) {
         self.reduce_strided(left, 1, 0, inout);
@@ -136,7 +147,7 @@ impl Builder {
             "a round has messages or synchronises with the segment"
         );
         if (messages, locals) != start || sync != SegSync::None {
-            self.rounds.push(Round { messages, locals, sync });
+            self.rounds.push(Round { messages, early: self.early, locals, sync });
         }
     }
 
@@ -223,7 +234,7 @@ mod tests {
         b.round();
         b.round();
         let schedule = b.finish();
-        let round = |messages, locals| Round { messages, locals, sync: SegSync::None };
+        let round = |messages, locals| Round { messages, early: 0, locals, sync: SegSync::None };
         assert_eq!(schedule.rounds(), [round(2, 1), round(3, 1)]);
         assert_eq!((schedule.temp(), schedule.segment_rounds()), (64, 0));
     }

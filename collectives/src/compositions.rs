@@ -83,9 +83,12 @@ impl Algorithm {
                 CollArgs::Bcast { .. } | CollArgs::Reduce { .. } | CollArgs::Allreduce { .. },
             ) => args.commutes() && groups.lanes().len() > 1,
             // Each rank is in a lane.
-            (Algorithm::Lanes, CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. }) => {
-                groups.are_even()
-            }
+            (
+                Algorithm::Lanes,
+                CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. }
+                | CollArgs::Allgather { .. }
+                | CollArgs::Allgatherv { .. },
+            ) => groups.are_even(),
             (Algorithm::Lanes, CollArgs::ReduceScatter { .. }) => {
                 args.commutes() && groups.are_even()
             }
@@ -121,6 +124,10 @@ fn write_lanes(b: &mut Builder, levels: &Levels, args: &CollArgs) {
         }
         CollArgs::Allreduce { input, output, .. } => lanes::allreduce(b, levels, input, output),
         CollArgs::Alltoall { from, to, .. } => alltoall::lanes(b, levels, from.unwrap_or(to), to),
+        CollArgs::Allgather { own, all } => {
+            lanes::allgather(b, levels, own, &all.split(levels.groups.size()));
+        }
+        CollArgs::Allgatherv { own, all } => lanes::allgather(b, levels, own, all),
         CollArgs::ReduceScatter { input, counts, output, .. } => {
             reduce_scatter::lanes(b, levels, input, counts, output);
         }

@@ -168,6 +168,9 @@ pub enum SegSync {
 pub struct Round {
     /// One past its last message.
     pub messages: u32,
+    /// One past the last local step that runs while its messages are under way; no more than
+    /// `locals`, and less than the first local step of the round where there is none.
+    pub early: u32,
     /// One past its last local step.
     pub locals: u32,
     /// The event that its local steps wait for in place of messages.

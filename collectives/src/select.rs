@@ -26,6 +26,8 @@ pub struct Rule {
     pub bytes: u64,
     /// From this many bytes on of all ranks of a host that are in stages like this one.
     pub host_bytes: u64,
+    /// From this many bytes on for each rank.
+    pub rank_bytes: u64,
     /// From this many ranks on.
     pub ranks: u32,
     /// From this many hosts on.
@@ -45,6 +47,7 @@ impl Rule {
             kind,
             bytes: 0,
             host_bytes: 0,
+            rank_bytes: 0,
             ranks: 0,
             hosts: 0,
             ranks_per_host: 0,
@@ -173,6 +176,7 @@ impl Selection {
             rule.kind == kind
                 && bytes >= rule.bytes
                 && bytes.saturating_mul(pos.lanes().into()) >= rule.host_bytes
+                && bytes / u64::from(pos.size) >= rule.rank_bytes
                 && pos.size >= rule.ranks
                 && pos.hosts() >= rule.hosts
                 && pos.size / pos.hosts().max(1) >= rule.ranks_per_host
@@ -407,7 +411,12 @@ fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
         over_hosts(Of::Gather, 0, Leaders),
         over_hosts(Of::Scatter, t.scatter_long, Linear),
         over_hosts(Of::Scatter, 0, Leaders),
+        // A lane has a step for each host.
+        Rule { hosts: MANY, ..over_hosts(Of::Allgather, 0, Leaders) },
+        Rule { hosts: MANY, ..over_hosts(Of::Allgatherv, 0, Leaders) },
+        over_hosts(Of::Allgather, 8 << 10, Lanes),
         over_hosts(Of::Allgather, 0, Leaders),
+        over_hosts(Of::Allgatherv, 8 << 10, Lanes),
         over_hosts(Of::Allgatherv, 0, Leaders),
         over_hosts(Of::Alltoall, t.alltoall_short.saturating_add(1), Scattered),
         over_hosts(Of::Alltoall, 0, Lanes),
@@ -453,7 +462,16 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
 }
 
 /// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.
-const SCATTER_MIN: u64 = 48 << 10;
+const SCATTER_MIN: u64 = 32 << 10;
+/// Ranks from which on none of them sends to all others: each would need a connection.
+const MANY: u32 = 129;
+/// Bytes of the part of each of several hosts from which on all send theirs straight to each other.
+const PART_MIN: u64 = 4 << 10;
+/// Bytes of the part of each of many hosts from which on parts go round the ring: then bytes
+/// count more than rounds.
+const RING_MIN: u64 = 16 << 10;
+/// Bytes of a vector from which on several hosts reduce it in parts.
+const HALVING_MIN: u64 = 8 << 10;
 
 /// Operations that move data.
 fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
@@ -461,7 +479,11 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     use CollectiveKind as Of;
     rules.extend([
         // A tree would send a vector many times through the adapter of each host.
-        Rule { hosts: 8, host_bytes: SCATTER_MIN, ..rule(Of::Bcast, 0, 0, ScatterDoubling) },
+        Rule { ranks: MANY, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, ScatterDoubling) },
+        Rule { ranks: MANY, bytes: t.bcast_long, ..between_hosts(Of::Bcast, ScatterRing) },
+        Rule { ranks: 9, rank_bytes: PART_MIN, ..between_hosts(Of::Bcast, Scattered) },
+        Rule { ranks: 9, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, ScatterDoubling) },
+        Rule { ranks: 3, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, Scattered) },
         rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
         between_hosts(Of::Barrier, Radix),
         between_hosts(Of::Bcast, Radix),
@@ -473,15 +495,39 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Allgather, 0, 0, SegmentCounter),
         rule(Of::Alltoall, 0, 0, SegmentCounter),
         rule(Of::Gather, t.gather_long, 0, Linear),
-        rule(Of::Gather, 0, 0, Binomial),
         rule(Of::Scatter, t.scatter_long, 0, Linear),
-        rule(Of::Scatter, 0, 0, Binomial),
+    ]);
+    for kind in [Of::Gather, Of::Scatter] {
+        rules.extend([
+            Rule { ranks: 33, ..between_hosts(kind, Radix) },
+            // So few that the root sends to all before a tree would have passed blocks on.
+            Rule { bytes: 1 << 10, ..between_hosts(kind, Linear) },
+            Rule { ranks: 9, ..between_hosts(kind, Radix) },
+            between_hosts(kind, Linear),
+            rule(kind, 0, 0, Binomial),
+        ]);
+    }
+    for kind in [Of::Allgather, Of::Allgatherv] {
+        rules.extend([
+            Rule { bytes: t.allgather_long, ranks: MANY, ..between_hosts(kind, Ring) },
+            Rule { bytes: 48 << 10, ranks: 17, ..between_hosts(kind, Scattered) },
+            Rule { bytes: 8 << 10, ranks: 17, ..between_hosts(kind, RecursiveDoubling) },
+            Rule { bytes: 8 << 10, ranks: 17, ..between_hosts(kind, Bruck) },
+            Rule { ranks: 17, ..between_hosts(kind, Radix) },
+            Rule { bytes: 8 << 10, ranks: 9, ..between_hosts(kind, Scattered) },
+            Rule { ranks: 9, ..between_hosts(kind, Radix) },
+            between_hosts(kind, Scattered),
+        ]);
+    }
+    rules.extend([
         rule(Of::Allgather, t.allgather_long, 0, Ring),
         rule(Of::Allgather, 0, 0, RecursiveDoubling),
         rule(Of::Allgather, 0, 0, Bruck),
         rule(Of::Allgatherv, t.allgather_long, 0, Ring),
         rule(Of::Allgatherv, 0, 0, Bruck),
         rule(Of::Alltoall, t.alltoall_short.saturating_add(1), 0, Scattered),
+        Rule { ranks: 9, ..between_hosts(Of::Alltoall, Radix) },
+        between_hosts(Of::Alltoall, Scattered),
         rule(Of::Alltoall, 0, 5, Bruck),
         rule(Of::Alltoall, 0, 0, Scattered),
     ]);
@@ -492,20 +538,47 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     use Algorithm::*;
     use CollectiveKind as Of;
     if !t.reproducible {
+        for (kind, part_min) in [(Of::Reduce, PART_MIN), (Of::Allreduce, 1 << 10)] {
+            rules.extend([
+                Rule { ranks: MANY, rank_bytes: RING_MIN, ..between_hosts(kind, Ring) },
+                Rule { ranks: MANY, bytes: HALVING_MIN, ..between_hosts(kind, Halving) },
+                Rule { ranks: MANY, ..between_hosts(kind, Radix) },
+                Rule { ranks: 17, rank_bytes: PART_MIN, ..between_hosts(kind, Scattered) },
+                Rule { ranks: 17, bytes: HALVING_MIN, ..between_hosts(kind, Halving) },
+                Rule { ranks: 17, ..between_hosts(kind, Radix) },
+                Rule { ranks: 9, rank_bytes: 1 << 10, ..between_hosts(kind, Scattered) },
+                Rule { ranks: 9, bytes: HALVING_MIN, ..between_hosts(kind, Halving) },
+                Rule { ranks: 9, ..between_hosts(kind, Radix) },
+                Rule { bytes: part_min, ..between_hosts(kind, Scattered) },
+                Rule { bytes: HALVING_MIN, ..between_hosts(kind, Halving) },
+                between_hosts(kind, Radix),
+            ]);
+        }
         rules.extend([
+            rule(Of::Reduce, t.reduce_long.max(from), 3, Ring),
             rule(Of::Reduce, t.reduce_long.max(from), 3, Halving),
-            between_hosts(Of::Reduce, Radix),
             rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
             rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
-            between_hosts(Of::Allreduce, Radix),
             rule(Of::Allreduce, from, 0, RecursiveDoubling),
             rule(Of::Allreduce, 0, 0, SegmentCounter),
             rule(Of::Allreduce, 0, 0, Linear),
-            rule(Of::ReduceScatter, t.reduce_scatter_long, 0, Pairwise),
-            rule(Of::ReduceScatter, 0, 0, Halving),
-            rule(Of::ReduceScatterBlock, t.reduce_scatter_long, 0, Pairwise),
-            rule(Of::ReduceScatterBlock, 0, 0, Halving),
         ]);
+        for kind in [Of::ReduceScatter, Of::ReduceScatterBlock] {
+            rules.extend([
+                Rule { ranks: MANY, rank_bytes: RING_MIN / 2, ..between_hosts(kind, Pairwise) },
+                Rule { ranks: MANY, bytes: 1 << 10, ..between_hosts(kind, Halving) },
+                Rule { ranks: 17, rank_bytes: PART_MIN, ..between_hosts(kind, Scattered) },
+                Rule { ranks: 17, bytes: 1 << 10, ..between_hosts(kind, Halving) },
+                Rule { ranks: 17, ..between_hosts(kind, Radix) },
+                Rule { ranks: 9, bytes: 2 << 10, ..between_hosts(kind, Scattered) },
+                Rule { ranks: 9, ..between_hosts(kind, Radix) },
+                between_hosts(kind, Scattered),
+                Rule { bytes: 1 << 10, ..between_hosts(kind, Ordered) },
+                between_hosts(kind, Radix),
+                rule(kind, t.reduce_scatter_long, 0, Pairwise),
+                rule(kind, 0, 0, Halving),
+            ]);
+        }
     }
     rules.extend([
         rule(Of::Reduce, from, 0, Binomial),

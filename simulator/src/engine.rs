@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use collectives::schedule::Direction;
 use collectives::{Level, Local, Message, Position, Schedule, SegSync, Selection, Space, Topology};
@@ -296,11 +297,13 @@ impl<'m> Simulation<'m> {
             }
             return true;
         }
-        if self.ranks[rank as usize].open > 0 {
+        let state = &self.ranks[rank as usize];
+        if state.open > 0 {
+            self.run_locals(rank, state.early_locals());
             return false;
         }
-        self.run_locals(rank);
-        self.ranks[rank as usize].round += 1;
+        self.run_locals(rank, state.locals());
+        self.ranks[rank as usize].end_round();
         true
     }
 
@@ -404,13 +407,14 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// Runs the local steps of the round.
-    fn run_locals(&mut self, rank: u32) {
+    /// Runs local steps of the round.
+    fn run_locals(&mut self, rank: u32, steps: Range<u32>) {
         let call = self.call;
         let state = &mut self.ranks[rank as usize];
         let (host, round) = (state.segment.0 as usize, state.segment_round);
-        for index in state.locals() {
-            let local = state.schedule.locals()[index];
+        state.next_local = state.next_local.max(steps.end);
+        for index in steps {
+            let local = state.schedule.locals()[index as usize];
             state.clock += cost(self.machine, &call, &local);
             if let Some(memory) = &mut state.memory {
                 if touches_slots(&local) {
@@ -431,7 +435,7 @@ impl<'m> Simulation<'m> {
             SegSync::Acquire | SegSync::WaitFor(_) | SegSync::WaitAll => {
                 let Some(clock) = self.await_in_segment(rank, sync) else { return false };
                 self.ranks[rank as usize].clock = clock.max(self.now);
-                self.run_locals(rank);
+                self.run_locals(rank, self.ranks[rank as usize].locals());
             }
             SegSync::Next => {
                 self.segments[host].leave(round);
@@ -441,12 +445,12 @@ impl<'m> Simulation<'m> {
                 self.arrive(rank, host, round, sync == SegSync::Arrive);
             }
         }
-        self.ranks[rank as usize].round += 1;
+        self.ranks[rank as usize].end_round();
         true
     }
 
-    /// Returns when a rank has read the lines with the news that it awaits in the segment; `None` if
-    /// it must wait. Lines that have been written cross one after the other at the rate of their
+    /// Returns when a rank has read the lines with the news that it awaits in the segment; `None`
+    /// if it must wait. Lines that have been written cross one after the other at the rate of their
     /// links; it reads those that are there while it waits for the next one.
     fn await_in_segment(&mut self, rank: u32, sync: SegSync) -> Option<Time> {
         let state = &mut self.ranks[rank as usize];
@@ -491,7 +495,7 @@ impl<'m> Simulation<'m> {
         let is_last = self.segments[host].arrive(round, member, self.now, counts);
         let mut woken = self.segments[host].wake_for(round, member);
         if is_last {
-            self.run_locals(rank);
+            self.run_locals(rank, self.ranks[rank as usize].locals());
             let now = self.ranks[rank as usize].clock;
             woken.append(&mut self.segments[host].complete(round, now));
         }

@@ -17,6 +17,7 @@ pub mod bound;
 pub mod call;
 pub mod engine;
 mod event_queue;
+pub mod guideline;
 pub mod machine;
 mod memory;
 mod network;

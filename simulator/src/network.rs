@@ -21,8 +21,8 @@ impl Network {
         Network { adapters: vec![Adapter::default(); hosts as usize] }
     }
 
-    /// Sends `bytes` from a host, from `now` on. Returns when they have left, and when the first one
-    /// is at the other host.
+    /// Sends `bytes` from a host, from `now` on. Returns when they have left, and when the first
+    /// one is at the other host.
     pub(crate) fn send(&mut self, from: u32, link: &Link, bytes: u64, now: Time) -> (Time, Time) {
         let adapter = &mut self.adapters[from as usize];
         let start = adapter.send_free.max(now);

@@ -1,5 +1,7 @@
 //! One rank in its schedule.
 
+use std::ops::Range;
+
 use collectives::{Message, Schedule, SegSync};
 
 use crate::memory::Memory;
@@ -16,6 +18,8 @@ pub(crate) struct Rank {
     pub(crate) round: u32,
     /// The next message to post, in all of the schedule.
     pub(crate) next: u32,
+    /// The next local step, in all of the schedule.
+    pub(crate) next_local: u32,
     /// Posted messages of the round that have not completed.
     pub(crate) open: u32,
     /// The round of the segment.
@@ -40,6 +44,7 @@ impl Rank {
             clock: Time::ZERO,
             round: 0,
             next: 0,
+            next_local: 0,
             open: 0,
             segment_round: 0,
             reading: None,
@@ -57,6 +62,12 @@ impl Rank {
         self.schedule.rounds()[self.round as usize].sync
     }
 
+    /// Goes on to the next round. Other members of the segment may have run the local steps.
+    pub(crate) fn end_round(&mut self) {
+        self.next_local = self.schedule.rounds()[self.round as usize].locals;
+        self.round += 1;
+    }
+
     /// The next message to post in the running round; `None` when all are posted or the window is
     /// full.
     pub(crate) fn next_message(&self) -> Option<(u32, Message)> {
@@ -65,10 +76,13 @@ impl Rank {
         may_post.then(|| (self.next, self.schedule.messages()[self.next as usize]))
     }
 
-    /// The numbers of the local steps of the running round.
-    pub(crate) fn locals(&self) -> std::ops::Range<usize> {
-        let rounds = self.schedule.rounds();
-        let before = self.round.checked_sub(1).map_or(0, |before| rounds[before as usize].locals);
-        before as usize..rounds[self.round as usize].locals as usize
+    /// The numbers of the local steps of the running round that have not run.
+    pub(crate) fn locals(&self) -> Range<u32> {
+        self.next_local..self.schedule.rounds()[self.round as usize].locals
+    }
+
+    /// Those of them that run while the round's messages are under way.
+    pub(crate) fn early_locals(&self) -> Range<u32> {
+        self.next_local..self.schedule.rounds()[self.round as usize].early
     }
 }

@@ -3,6 +3,7 @@
 //! `blocks` is the receive buffer, a run for each rank; `own` is this rank's
 //! contribution, which is its block itself when in place.
 
+use super::radix;
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
@@ -20,7 +21,7 @@ pub fn recursive_doubling(b: &mut Builder, pos: Position, own: Extent, all: Exte
         // The copy of the own block stands at the end of the first round.
         b.send(partner, if bit == 0 { own } else { group(first, count) });
         if bit == 0 {
-            b.copy(own, group(pos.rank, 1));
+            b.copy_meanwhile(own, group(pos.rank, 1));
         }
         b.round();
     }
@@ -29,9 +30,10 @@ pub fn recursive_doubling(b: &mut Builder, pos: Position, own: Extent, all: Exte
     }
 }
 
-/// For any number of ranks, in ceil(log2 size) rounds, through packed scratch memory that begins
-/// with the own block (Bruck et al.).
-pub fn bruck(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
+/// For any number of ranks, in as many rounds as the size has digits to the base of the radix,
+/// through packed scratch memory that begins with the own block (Bruck et al.): in round k a rank
+/// gets what the ranks 1, 2, ... times `radix`^k ahead have.
+pub fn bruck(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent], radix: u32) {
     let block = |by: u32| blocks[pos.ahead(by) as usize];
     let mut starts = vec![0];
     for by in 0..pos.size {
@@ -39,12 +41,14 @@ pub fn bruck(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
     }
     let at = |by: u32| starts[by as usize];
     let temp = b.packed(at(pos.size));
-    for reach in (0..32).map(|bit| 1u32 << bit).take_while(|&reach| reach < pos.size) {
-        let count = reach.min(pos.size - reach);
-        b.recv(pos.ahead(reach), temp.range(&(at(reach)..at(reach + count))));
-        b.send(pos.behind(reach), if reach == 1 { own } else { temp.range(&(0..at(count))) });
+    for (reach, count) in radix::levels(pos.size, radix) {
+        for by in (1..=count).map(|times| times * reach) {
+            let count = reach.min(pos.size - by);
+            b.recv(pos.ahead(by), temp.range(&(at(by)..at(by + count))));
+            b.send(pos.behind(by), if reach == 1 { own } else { temp.range(&(0..at(count))) });
+        }
         if reach == 1 {
-            b.copy(own, temp.part(0, own.bytes()));
+            b.copy_meanwhile(own, temp.part(0, own.bytes()));
         }
         b.round();
     }
@@ -54,6 +58,15 @@ pub fn bruck(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
     }
 }
 
+/// Straight from each rank to each, with a bounded number of messages under way.
+pub fn scattered(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
+    for by in 1..pos.size {
+        b.recv(pos.behind(by), blocks[pos.behind(by) as usize]);
+        b.send(pos.ahead(by), own);
+    }
+    b.copy_meanwhile(own, blocks[pos.rank as usize]);
+}
+
 /// Round the ring in size - 1 rounds, each block straight to its place.
 pub fn ring(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
     let (next, previous) = (pos.ahead(1), pos.behind(1));
@@ -61,7 +74,7 @@ pub fn ring(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
         b.recv(previous, blocks[pos.behind(step) as usize]);
         b.send(next, if step == 1 { own } else { blocks[pos.behind(step - 1) as usize] });
         if step == 1 {
-            b.copy(own, blocks[pos.rank as usize]);
+            b.copy_meanwhile(own, blocks[pos.rank as usize]);
         }
         b.round();
     }
@@ -86,7 +99,7 @@ pub fn neighbor_exchange(b: &mut Builder, pos: Position, own: Extent, blocks: &[
     let of_pair = |pair: u32| [blocks[2 * pair as usize], blocks[2 * pair as usize + 1]];
     b.recv(partner, blocks[partner as usize]);
     b.send(partner, own);
-    b.copy(own, blocks[pos.rank as usize]);
+    b.copy_meanwhile(own, blocks[pos.rank as usize]);
     b.round();
     let mut last = mine.rank;
     for round in 1..pairs {

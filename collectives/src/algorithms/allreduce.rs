@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::fold::{Fold, Side};
+use super::{allgather, reduce_scatter};
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::{Extent, piece};
@@ -146,6 +147,16 @@ pub fn halving(b: &mut Builder, pos: Position, input: Extent, output: Extent, co
     pairs.unfold(b, output);
 }
 
+/// For long vectors if the operation commutes: each rank reduces a piece, and sends it to all.
+pub fn scattered(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
+    let piece = |index: u32| piece(input.count, u64::from(pos.size), u64::from(index));
+    let mine = output.range(&piece(pos.rank));
+    reduce_scatter::reduce_pieces(b, pos, input, piece, mine);
+    b.round();
+    let pieces: Vec<Extent> = (0..pos.size).map(|index| output.range(&piece(index))).collect();
+    allgather::scattered(b, pos, mine, &pieces);
+}
+
 /// Halves the vector across each bit, nearest first: of what two nodes have in common each keeps a
 /// half. Adjacent groups combine; therefore rank order is kept.
 pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) -> Vec<Step> {
@@ -173,6 +184,27 @@ pub(super) fn halve(b: &mut Builder, pairs: &Pairs, node: u32, fold: &mut Fold) 
 pub fn ring(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
     let piece = |index: u32| piece(input.count, u64::from(pos.size), u64::from(index));
     let (next, previous) = (pos.ahead(1), pos.behind(1));
+    collect_round(b, pos, input, output);
+    for step in 0..pos.size - 1 {
+        b.recv(previous, output.range(&piece(pos.behind(step))));
+        b.send(next, output.range(&piece(Position::new(next, pos.size).behind(step))));
+        b.round();
+    }
+    if pos.size == 1 {
+        b.copy(input, output);
+    }
+}
+
+/// Sends each piece round the ring to collect operands. Returns the piece of `output` that is
+/// complete on this rank then: the one after its own; all of it if it is alone, which it must copy.
+pub(super) fn collect_round(
+    b: &mut Builder,
+    pos: Position,
+    input: Extent,
+    output: Extent,
+) -> Range<u64> {
+    let piece = |index: u32| piece(input.count, u64::from(pos.size), u64::from(index));
+    let (next, previous) = (pos.ahead(1), pos.behind(1));
     let in_place = input.span() == output.span();
     let spare = in_place.then(|| b.like(input, piece(0).end));
     for step in 1..pos.size {
@@ -189,12 +221,5 @@ pub fn ring(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
         }
         b.round();
     }
-    for step in 0..pos.size - 1 {
-        b.recv(previous, output.range(&piece(pos.behind(step))));
-        b.send(next, output.range(&piece(Position::new(next, pos.size).behind(step))));
-        b.round();
-    }
-    if pos.size == 1 {
-        b.copy(input, output);
-    }
+    piece(pos.ahead(1))
 }

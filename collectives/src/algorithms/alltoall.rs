@@ -2,46 +2,51 @@
 //!
 //! `from` and `to` are the blocks for and from each rank.
 
+use super::radix;
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
 
-/// For small equal blocks: ceil(log2 size) rounds, in round k all blocks whose
-/// distance has bit k set travel 2^k ranks ahead (Bruck et al.).
-pub fn bruck(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent]) {
+/// For small equal blocks: as many rounds as the size has digits to the base of the radix. In round
+/// k all blocks whose distance has the digit d there travel d `radix`^k ranks ahead (Bruck et al.).
+pub fn bruck(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent], radix: u32) {
     let block = to[pos.rank as usize].bytes();
-    let all = b.packed(block * u64::from(pos.size));
+    let [all, out, back] = [(); 3].map(|()| b.packed(block * u64::from(pos.size)));
+    let run = |of: Extent, first: u32, count: u32| {
+        of.part(u64::from(first) * block, u64::from(count) * block)
+    };
     for by in 1..pos.size {
-        b.copy(from[pos.ahead(by) as usize], all.part(u64::from(by) * block, block));
+        b.copy(from[pos.ahead(by) as usize], run(all, by, 1));
     }
-    let half = u64::from(pos.size.next_power_of_two() / 2) * block;
-    let (out, back) = (b.packed(half), b.packed(half));
-    for reach in (0..32).map(|bit| 1u32 << bit).take_while(|&reach| reach < pos.size) {
-        let mut moved = 0;
-        for (first, count) in travelling(pos.size, reach) {
-            let bytes = u64::from(count) * block;
-            b.copy(all.part(u64::from(first) * block, bytes), out.part(moved, bytes));
-            moved += bytes;
+    for (reach, digits) in radix::levels(pos.size, radix) {
+        // Where each run stands in `all`, and where packed.
+        let (mut runs, mut packed) = (Vec::new(), 0);
+        let mut groups = Vec::new();
+        for by in (1..=digits).map(|digit| digit * reach) {
+            let start = packed;
+            for first in (by..pos.size).step_by((radix * reach) as usize) {
+                let count = reach.min(pos.size - first);
+                runs.push((first, packed, count));
+                packed += count;
+            }
+            groups.push((by, start, packed - start));
         }
-        b.recv(pos.behind(reach), back.part(0, moved));
-        b.send(pos.ahead(reach), out.part(0, moved));
-        let mut moved = 0;
-        for (first, count) in travelling(pos.size, reach) {
-            let bytes = u64::from(count) * block;
-            b.copy(back.part(moved, bytes), all.part(u64::from(first) * block, bytes));
-            moved += bytes;
+        for &(first, at, count) in &runs {
+            b.copy(run(all, first, count), run(out, at, count));
+        }
+        for (by, at, count) in groups {
+            b.recv(pos.behind(by), run(back, at, count));
+            b.send(pos.ahead(by), run(out, at, count));
+        }
+        for &(first, at, count) in &runs {
+            b.copy(run(back, at, count), run(all, first, count));
         }
     }
     // The block at distance `by` comes from the rank `by` positions before this one.
     for by in 1..pos.size {
-        b.copy(all.part(u64::from(by) * block, block), to[pos.behind(by) as usize]);
+        b.copy(run(all, by, 1), to[pos.behind(by) as usize]);
     }
     b.copy(from[pos.rank as usize], to[pos.rank as usize]);
-}
-
-/// The distances that have the bit `reach` set, as runs of neighbours.
-fn travelling(size: u32, reach: u32) -> impl Iterator<Item = (u32, u32)> {
-    (reach..size).step_by(2 * reach as usize).map(move |first| (first, reach.min(size - first)))
 }
 
 /// Straight from buffer to buffer: in step k to the rank k ahead and from the rank k before, with a
@@ -51,7 +56,7 @@ pub fn scattered(b: &mut Builder, pos: Position, from: &[Extent], to: &[Extent])
         b.recv(pos.behind(by), to[pos.behind(by) as usize]);
         b.send(pos.ahead(by), from[pos.ahead(by) as usize]);
     }
-    b.copy(from[pos.rank as usize], to[pos.rank as usize]);
+    b.copy_meanwhile(from[pos.rank as usize], to[pos.rank as usize]);
 }
 
 /// Straight from buffer to buffer, one step after the other: each rank sends to one rank at a time,

@@ -1,13 +1,13 @@
 //! Broadcast (MPI-5.0 §6.4).
 
-use super::Binomial;
+use super::Tree;
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::{Extent, piece};
 
 /// Down a binomial tree: log2 size messages deep, all of the data in each.
 pub fn binomial(b: &mut Builder, pos: Position, root: u32, data: Extent) {
-    let tree = Binomial::new(pos, root);
+    let tree = Tree::binomial(pos, root);
     if let Some(parent) = tree.parent() {
         b.recv(parent, data);
         b.round();
@@ -41,14 +41,37 @@ pub fn scatter_doubling(b: &mut Builder, pos: Position, root: u32, data: Extent)
     scatter_and_collect(b, pos, root, data, doubling);
 }
 
+/// A piece straight from the root to each other rank, then from each of these to each: the root
+/// sends the data once.
+pub fn scattered(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    let others: Vec<u32> = Position::new(root, pos.size).others().collect();
+    let parts = others.len() as u64;
+    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    let part = |index: u32| bytes.range(&piece(bytes.count, parts, index.into()));
+    let Some(me) = others.iter().position(|&rank| rank == pos.rank) else {
+        b.copy(data, bytes);
+        return (0..).zip(others).for_each(|(index, rank)| b.send(rank, part(index)));
+    };
+    let me = Position::new(me as u32, others.len() as u32);
+    b.recv(root, part(me.rank));
+    b.round();
+    for by in 1..me.size {
+        let (from, to) = (me.behind(by), me.ahead(by));
+        b.recv(others[from as usize], part(from));
+        b.send(others[to as usize], part(me.rank));
+    }
+    b.round();
+    b.copy(bytes, data);
+}
+
 fn scatter_and_collect(
     b: &mut Builder,
     pos: Position,
     root: u32,
     data: Extent,
-    collect: fn(&mut Builder, Binomial, Extent),
+    collect: fn(&mut Builder, Tree, Extent),
 ) {
-    let tree = Binomial::new(pos, root);
+    let tree = Tree::binomial(pos, root);
     let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
     if tree.node == 0 {
         b.copy(data, bytes);
@@ -63,12 +86,12 @@ fn scatter_and_collect(
 }
 
 /// The pieces `from .. from + count` as one run.
-fn pieces(tree: Binomial, bytes: Extent, from: u32, count: u32) -> Extent {
+fn pieces(tree: Tree, bytes: Extent, from: u32, count: u32) -> Extent {
     let at = |index: u32| piece(bytes.count, u64::from(tree.size), u64::from(index)).start;
     bytes.range(&(at(from)..at(from + count)))
 }
 
-fn scatter(b: &mut Builder, tree: Binomial, bytes: Extent) {
+fn scatter(b: &mut Builder, tree: Tree, bytes: Extent) {
     if let Some(parent) = tree.parent() {
         b.recv(parent, pieces(tree, bytes, tree.node, tree.weight(tree.node)));
         b.round();
@@ -79,13 +102,13 @@ fn scatter(b: &mut Builder, tree: Binomial, bytes: Extent) {
 }
 
 /// True when a node has received a piece for its subtree.
-fn owns(tree: Binomial, node: u32, index: u32) -> bool {
+fn owns(tree: Tree, node: u32, index: u32) -> bool {
     (node..node + tree.weight(node)).contains(&index)
 }
 
 /// In each step a node has the pieces of all nodes that differ from it in lower bits, and exchanges
 /// them with the node across the next bit.
-fn doubling(b: &mut Builder, tree: Binomial, bytes: Extent) {
+fn doubling(b: &mut Builder, tree: Tree, bytes: Extent) {
     for count in (0..tree.size.trailing_zeros()).map(|bit| 1 << bit) {
         let partner = tree.node ^ count;
         let (theirs, mine) = (partner & !(count - 1), tree.node & !(count - 1));
@@ -99,7 +122,7 @@ fn doubling(b: &mut Builder, tree: Binomial, bytes: Extent) {
     }
 }
 
-fn ring(b: &mut Builder, tree: Binomial, bytes: Extent) {
+fn ring(b: &mut Builder, tree: Tree, bytes: Extent) {
     let here = Position::new(tree.node, tree.size);
     let (next, previous) = (here.ahead(1), here.behind(1));
     for step in 1..tree.size {

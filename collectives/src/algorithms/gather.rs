@@ -1,6 +1,6 @@
 //! Gather and gatherv (MPI-5.0 §6.5).
 
-use super::Binomial;
+use super::Tree;
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
@@ -11,18 +11,18 @@ fn blocks(all: Extent, pos: Position, from: u32, count: u32) -> Extent {
     all.part(u64::from(from) * each, u64::from(count) * each)
 }
 
-/// Up a binomial tree, packed on the way.
+/// Up a k-nomial tree, packed on the way; with a radix of 2 a binomial one.
 ///
 /// `own` is this rank's block, `None` where it lies in place (root only). `all`
 /// is the root's receive buffer, `None` elsewhere.
-pub fn binomial(
+pub fn knomial(
     b: &mut Builder,
     pos: Position,
-    root: u32,
+    (root, radix): (u32, u32),
     own: Option<Extent>,
     all: Option<Extent>,
 ) {
-    let tree = Binomial::new(pos, root);
+    let tree = Tree::new(pos, root, radix);
     match (all, own) {
         (Some(all), own) => at_root(b, pos, tree, own, all),
         (None, Some(own)) => below_root(b, tree, own),
@@ -30,7 +30,7 @@ pub fn binomial(
     }
 }
 
-fn at_root(b: &mut Builder, pos: Position, tree: Binomial, own: Option<Extent>, all: Extent) {
+fn at_root(b: &mut Builder, pos: Position, tree: Tree, own: Option<Extent>, all: Extent) {
     // At most one child's blocks go past the last rank and on at rank 0.
     let mut wrapped = None;
     for child in tree.children() {
@@ -45,16 +45,16 @@ fn at_root(b: &mut Builder, pos: Position, tree: Binomial, own: Option<Extent>, 
             wrapped = Some((temp, high, low));
         }
     }
+    if let Some(own) = own {
+        b.copy_meanwhile(own, blocks(all, pos, pos.rank, 1));
+    }
     if let Some((temp, high, low)) = wrapped {
         b.copy(temp.part(0, high.bytes()), high);
         b.copy(temp.part(high.bytes(), low.bytes()), low);
     }
-    if let Some(own) = own {
-        b.copy(own, blocks(all, pos, pos.rank, 1));
-    }
 }
 
-fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
+fn below_root(b: &mut Builder, tree: Tree, own: Extent) {
     let parent = tree.parent().expect("a rank below the root has a parent");
     let count = tree.weight(tree.node);
     if count == 1 {
@@ -66,13 +66,13 @@ fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
         let first = u64::from(child - tree.node);
         b.recv(tree.rank(child), temp.part(first * block, u64::from(tree.weight(child)) * block));
     }
-    b.copy(own, temp.part(0, block));
+    b.copy_meanwhile(own, temp.part(0, block));
     b.send(parent, temp);
 }
 
 /// Straight from each rank to the root, which has a bounded number of receives open.
 ///
-/// `own` as for [`binomial`]; `all` has the root's block for each rank.
+/// `own` as for [`knomial`]; `all` has the root's block for each rank.
 pub fn linear(
     b: &mut Builder,
     pos: Position,
@@ -87,6 +87,6 @@ pub fn linear(
         b.recv(other, all[other as usize]);
     }
     if let Some(own) = own {
-        b.copy(own, all[pos.rank as usize]);
+        b.copy_meanwhile(own, all[pos.rank as usize]);
     }
 }

@@ -7,7 +7,7 @@
 //! In rooted operations `root` is [`ROOT_HERE`] at the root, and the root's rank in the remote
 //! group at the other group.
 
-use super::{Binomial, bcast, reduce, scatter};
+use super::{Tree, bcast, reduce, scatter};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::operation::ROOT_HERE;
@@ -64,7 +64,7 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position, remote: u32) {
 
 /// Up a tree, across, and down again.
 fn barrier(b: &mut Builder, pos: Position) {
-    let tree = Binomial::new(pos, 0);
+    let tree = Tree::binomial(pos, 0);
     tree.children().for_each(|child| b.await_signal(tree.rank(child)));
     b.round();
     match tree.parent() {

@@ -8,6 +8,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use super::Tree;
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
@@ -32,56 +33,6 @@ pub(crate) fn levels(size: u32, radix: u32) -> impl DoubleEndedIterator<Item = (
     powers.into_iter().map(move |reach| (reach, (radix - 1).min((size - 1) / reach)))
 }
 
-/// A tree whose nodes are numbered from the root, round the ring. The parent of a node is the node
-/// without its lowest digit to the base of the radix that is not 0.
-pub(crate) struct Tree {
-    root: u32,
-    size: u32,
-    radix: u32,
-    node: u32,
-}
-
-impl Tree {
-    pub(crate) fn new(pos: Position, root: u32, radix: u32) -> Tree {
-        Tree { root, size: pos.size, radix, node: pos.behind(root) }
-    }
-
-    fn rank(&self, node: u32) -> u32 {
-        Position::new(self.root, self.size).ahead(node)
-    }
-
-    /// The power of the radix of the lowest digit that is not 0; `None` at the root.
-    fn lowest(&self) -> Option<u32> {
-        let powers = levels(self.size, self.radix).map(|(reach, _)| reach);
-        powers.take_while(|reach| self.node.is_multiple_of(*reach)).last().filter(|_| self.node > 0)
-    }
-
-    /// The lowest digit of the own node that is not 0; 0 at the root. A node has several children
-    /// of the same digit at different levels.
-    pub(crate) fn digit(&self) -> u32 {
-        self.lowest().map_or(0, |reach| self.node / reach % self.radix)
-    }
-
-    /// The parent's rank; `None` at the root.
-    pub(crate) fn parent(&self) -> Option<u32> {
-        let reach = self.lowest()?;
-        Some(self.rank(self.node - self.digit() * reach))
-    }
-
-    /// The ranks of the children, in the order of nodes.
-    pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = u32> {
-        let below = self.lowest().unwrap_or(u32::MAX);
-        let nodes: Vec<u32> = levels(self.size, self.radix)
-            .take_while(|(reach, _)| *reach < below)
-            .flat_map(|(reach, _)| (1..self.radix).map(move |times| u64::from(times * reach)))
-            .map(|by| u64::from(self.node) + by)
-            .filter(|&node| node < self.size.into())
-            .map(|node| node as u32)
-            .collect();
-        nodes.into_iter().map(|node| self.rank(node))
-    }
-}
-
 /// Broadcast down a tree; the largest subtrees are served first.
 pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent, radix: u32) {
     let tree = Tree::new(pos, root, radix);
@@ -89,7 +40,7 @@ pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent, radix: u32
         b.recv(parent, data);
         b.round();
     }
-    tree.children().rev().for_each(|child| b.send(child, data));
+    tree.children().rev().for_each(|child| b.send(tree.rank(child), data));
 }
 
 /// Reduce up a tree in rank order. All children of a rank are awaited at once, each in scratch
@@ -108,7 +59,7 @@ pub fn reduce(
         .children()
         .map(|child| {
             let operand = b.like(input, input.count);
-            b.recv(child, operand);
+            b.recv(tree.rank(child), operand);
             operand
         })
         .collect();
@@ -284,25 +235,6 @@ pub fn allreduce(b: &mut Builder, pos: Position, input: Extent, output: Extent, 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_tree_reaches_every_rank_once() {
-        for (size, radix) in (1..50).flat_map(|size| (2..9).map(move |radix| (size, radix))) {
-            for root in [0, size / 2] {
-                let tree = |rank| Tree::new(Position::new(rank, size), root, radix);
-                let mut parents = vec![None; size as usize];
-                for rank in 0..size {
-                    for child in tree(rank).children() {
-                        assert_eq!(parents[child as usize].replace(rank), None);
-                    }
-                }
-                for rank in 0..size {
-                    assert_eq!(tree(rank).parent(), parents[rank as usize]);
-                    assert_eq!(parents[rank as usize].is_none(), rank == root);
-                }
-            }
-        }
-    }
 
     #[test]
     fn nodes_are_products_of_small_factors() {

@@ -3,11 +3,11 @@
 //! `input` is this rank's contribution, `output` where the root wants the
 //! result (`None` elsewhere; the input itself when in place).
 
-use super::Binomial;
 use super::fold::{Fold, Side};
+use super::{Tree, allreduce, reduce_scatter};
 use crate::builder::Builder;
 use crate::position::Position;
-use crate::shape::Extent;
+use crate::shape::{Extent, piece};
 
 /// Up a binomial tree in rank order: the order in which operands are combined
 /// depends on the number of ranks alone (and on the root if `commutative`).
@@ -22,7 +22,7 @@ pub fn binomial(
     commutative: bool,
 ) {
     let base = if commutative { root } else { 0 };
-    let tree = Binomial::new(pos, base);
+    let tree = Tree::binomial(pos, base);
     let result = up_the_tree(b, tree, input, output.filter(|_| root == base), commutative);
     if root == base {
         return;
@@ -60,7 +60,7 @@ pub fn linear(b: &mut Builder, pos: Position, root: u32, input: Extent, output: 
 /// The result of this rank's subtree; at the tree's root in `output`.
 fn up_the_tree(
     b: &mut Builder,
-    tree: Binomial,
+    tree: Tree,
     input: Extent,
     output: Option<Extent>,
     commutative: bool,
@@ -103,7 +103,7 @@ pub fn halving(
     output: Option<Extent>,
     commutative: bool,
 ) {
-    let pairs = super::allreduce::Pairs::new(pos, Some(root));
+    let pairs = allreduce::Pairs::new(pos, Some(root));
     if pairs.folded(pairs.node_of(pos.rank)) == Some(pos.rank) {
         return b.send(pairs.rank(pairs.node_of(pos.rank)), input);
     }
@@ -112,7 +112,7 @@ pub fn halving(
     let Some(node) = pairs.fold_in(b, &mut fold) else {
         return;
     };
-    let mut steps = super::allreduce::halve(b, &pairs, node, &mut fold);
+    let mut steps = allreduce::halve(b, &pairs, node, &mut fold);
     let target = pairs.node_of(root);
     let mut mine = steps.last().map_or(fold.everything(), |step| step.kept.clone());
     let home = fold.settle(b, &mine);
@@ -126,4 +126,35 @@ pub fn halving(
         b.recv(partner, home.range(&step.given));
         mine = mine.start.min(step.given.start)..mine.end.max(step.given.end);
     }
+}
+
+/// For long vectors and any number of ranks, if the operation commutes: each piece goes round the
+/// ring and collects operands, then to the root.
+pub fn ring(b: &mut Builder, pos: Position, root: u32, input: Extent, output: Option<Extent>) {
+    let home = output.unwrap_or_else(|| b.like(input, input.count));
+    let mine = allreduce::collect_round(b, pos, input, home);
+    if pos.size == 1 {
+        return b.copy(input, home);
+    }
+    let next = |rank: u32| u64::from(Position::new(rank, pos.size).ahead(1));
+    let complete = |rank| home.range(&piece(input.count, u64::from(pos.size), next(rank)));
+    debug_assert_eq!(complete(pos.rank), home.range(&mine));
+    gather_pieces(b, pos, root, complete);
+}
+
+/// For long vectors if the operation commutes: each rank reduces a piece, and sends it to the root.
+pub fn scattered(b: &mut Builder, pos: Position, root: u32, input: Extent, output: Option<Extent>) {
+    let home = output.unwrap_or_else(|| b.like(input, input.count));
+    let piece = |rank: u32| piece(input.count, u64::from(pos.size), u64::from(rank));
+    reduce_scatter::reduce_pieces(b, pos, input, piece, home.range(&piece(pos.rank)));
+    b.round();
+    gather_pieces(b, pos, root, |rank| home.range(&piece(rank)));
+}
+
+/// Sends the piece of each rank to the root.
+fn gather_pieces(b: &mut Builder, pos: Position, root: u32, piece: impl Fn(u32) -> Extent) {
+    if pos.rank != root {
+        return b.send(root, piece(pos.rank));
+    }
+    pos.others().for_each(|other| b.recv(other, piece(other)));
 }

@@ -1,23 +1,23 @@
 //! Scatter and scatterv (MPI-5.0 §6.6).
 
-use super::Binomial;
+use super::Tree;
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
 
-/// Down a binomial tree, packed on the way.
+/// Down a k-nomial tree, packed on the way; with a radix of 2 a binomial one.
 ///
 /// `all` is the root's send buffer (the block of each rank, one after the
 /// other), `None` elsewhere. `own` is the place for this rank's block, `None` if it is left in
 /// place (root only).
-pub fn binomial(
+pub fn knomial(
     b: &mut Builder,
     pos: Position,
-    root: u32,
+    (root, radix): (u32, u32),
     all: Option<Extent>,
     own: Option<Extent>,
 ) {
-    let tree = Binomial::new(pos, root);
+    let tree = Tree::new(pos, root, radix);
     match (all, own) {
         (Some(all), own) => at_root(b, pos, tree, all, own),
         (None, Some(own)) => below_root(b, tree, own),
@@ -25,7 +25,7 @@ pub fn binomial(
     }
 }
 
-fn at_root(b: &mut Builder, pos: Position, tree: Binomial, all: Extent, own: Option<Extent>) {
+fn at_root(b: &mut Builder, pos: Position, tree: Tree, all: Extent, own: Option<Extent>) {
     let each = all.count / u64::from(pos.size);
     let blocks = |from: u32, count: u32| all.part(u64::from(from) * each, u64::from(count) * each);
     let straight = |child: u32| tree.rank(child) + tree.weight(child) <= pos.size;
@@ -46,11 +46,11 @@ fn at_root(b: &mut Builder, pos: Position, tree: Binomial, all: Extent, own: Opt
         }
     }
     if let Some(own) = own {
-        b.copy(blocks(pos.rank, 1), own);
+        b.copy_meanwhile(blocks(pos.rank, 1), own);
     }
 }
 
-fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
+fn below_root(b: &mut Builder, tree: Tree, own: Extent) {
     let parent = tree.parent().expect("a rank below the root has a parent");
     let count = tree.weight(tree.node);
     if count == 1 {
@@ -64,12 +64,12 @@ fn below_root(b: &mut Builder, tree: Binomial, own: Extent) {
         let first = u64::from(child - tree.node);
         b.send(tree.rank(child), temp.part(first * block, u64::from(tree.weight(child)) * block));
     }
-    b.copy(temp.part(0, block), own);
+    b.copy_meanwhile(temp.part(0, block), own);
 }
 
 /// Straight from the root to each rank, with a bounded number of sends open.
 ///
-/// `all` has the root's block for each rank; `own` as for [`binomial`].
+/// `all` has the root's block for each rank; `own` as for [`knomial`].
 pub fn linear(
     b: &mut Builder,
     pos: Position,
@@ -84,6 +84,6 @@ pub fn linear(
         b.send(other, all[other as usize]);
     }
     if let Some(own) = own {
-        b.copy(all[pos.rank as usize], own);
+        b.copy_meanwhile(all[pos.rank as usize], own);
     }
 }

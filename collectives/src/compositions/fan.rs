@@ -10,7 +10,8 @@
 use std::ops::Range;
 
 use super::Levels;
-use crate::algorithms::radix::{self, Nodes, Tree};
+use crate::algorithms::Tree;
+use crate::algorithms::radix::{self, Nodes};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
@@ -120,7 +121,7 @@ pub(super) fn bcast(b: &mut Builder, levels: &Levels, root: u32, data: Extent) {
         }
     }
     levels.in_group(b, &CollArgs::Bcast { root: first, data });
-    for child in mine.children().rev() {
+    for child in mine.children().rev().map(|node| mine.rank(node)) {
         let sender = sender_to(child);
         if fan.me() == Some(sender) {
             b.send(fan.rank(child, sender), data);

@@ -77,6 +77,19 @@ pub(super) fn reduce(
     }
 }
 
+/// Each lane exchanges the blocks of its ranks, then each group those of one group after the other.
+pub(super) fn allgather(b: &mut Builder, levels: &Levels, own: Option<Extent>, blocks: &[Extent]) {
+    let own = own.unwrap_or(blocks[levels.rank() as usize]);
+    let block = |rank: &u32| blocks[*rank as usize];
+    let groups = levels.groups.groups();
+    let lane: Vec<Extent> = groups.map(|members| block(&members[levels.me as usize])).collect();
+    levels.in_lane(b, &CollArgs::Allgatherv { own: Some(own), all: &lane });
+    for members in levels.groups.groups() {
+        let all: Vec<Extent> = members.iter().map(block).collect();
+        levels.in_group(b, &CollArgs::Allgatherv { own: None, all: &all });
+    }
+}
+
 /// The root's group scatters the parts, each lane broadcasts its own, and the parts are gathered in
 /// each group. In the root's group the root broadcasts instead: its buffer is never written.
 pub(super) fn bcast(b: &mut Builder, levels: &Levels, root: u32, data: Extent) {

@@ -213,6 +213,9 @@ impl Running {
             self.state = State::Locals;
             return true;
         }
+        let user_call =
+            self.cursor.run_locals(&self.plan, round.early as usize, self.scratch.as_ref());
+        debug_assert!(user_call.is_none(), "early steps are copies");
         false
     }
 

@@ -199,9 +199,10 @@ impl RankModel {
         span.count * self.ty(span.ty).shape().size
     }
 
-    /// No message of a round writes what another one of the round touches.
+    /// No message of a round writes what another one of the round touches, and no copy beside them
+    /// reads what they bring or writes what they move.
     fn check_overlaps(&self) {
-        let mut start = 0;
+        let (mut start, mut local) = (0, 0);
         for round in self.schedule.rounds() {
             let mut touched: HashMap<(Space, i64), Direction> = HashMap::new();
             for message in &self.schedule.messages()[start..round.messages as usize] {
@@ -218,7 +219,18 @@ impl RankModel {
                     );
                 });
             }
-            start = round.messages as usize;
+            for early in self.schedule.locals().iter().take(round.early as usize).skip(local) {
+                let Local::Copy { from, to } = early else { panic!("{early:?} is no copy") };
+                Memory::each(from, &self.ty(from.ty), |at| {
+                    let moved = touched.get(&(from.space, at));
+                    assert_ne!(moved, Some(&Direction::Recv), "a copy reads what arrives");
+                });
+                Memory::each(to, &self.ty(to.ty), |at| {
+                    let moved = touched.get(&(to.space, at));
+                    assert_eq!(moved, None, "a copy writes what is under way");
+                });
+            }
+            (start, local) = (round.messages as usize, round.locals as usize);
         }
     }
 

@@ -7,12 +7,18 @@ use collectives::{Selection, Thresholds, rule_text};
 use config::{parse_bytes, show_bytes};
 use simulator::machine::LinkKind;
 use simulator::plot::{self, Point};
-use simulator::{Call, Machine, Operation, Outcome, Simulation, bound};
+use simulator::{Call, Machine, Operation, Outcome, Simulation, bound, guideline};
 
 /// Ranks up to which messages carry data unless told otherwise.
 const MAX_RANKS_WITH_DATA: u32 = 4096;
 /// Bytes of all buffers up to which messages carry data unless told otherwise.
 const MAX_BYTES_WITH_DATA: u64 = 1 << 30;
+
+/// The sizes for which guidelines are tested unless told otherwise.
+const SIZES_OF_GUIDELINES: [u64; 9] =
+    [8, 64, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20];
+/// The largest buffer of a rank in calls that are compared.
+const MAX_BYTES_OF_GUIDELINES: u64 = 64 << 20;
 
 /// When messages carry data.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -26,11 +32,19 @@ enum Data {
     Off,
 }
 
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    One(Operation),
+    Guidelines,
+}
+
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall or reduce_scatter
-    #[arg(value_parser = operation)]
-    operation: Operation,
+    /// barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall or reduce_scatter; or
+    /// guidelines: which of them take longer than others that do the same
+    #[arg(value_parser = task, value_name = "OPERATION")]
+    task: Task,
     /// Description of the machine in TOML; without it, a cluster with 200 Gbit/s adapters
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
@@ -67,30 +81,72 @@ pub(crate) struct Arguments {
     plot: Option<PathBuf>,
 }
 
-fn operation(name: &str) -> Result<Operation, String> {
+fn task(name: &str) -> Result<Task, String> {
+    if name == "guidelines" {
+        return Ok(Task::Guidelines);
+    }
     let names = || Operation::ALL.map(Operation::name).join(", ");
-    Operation::named(name).ok_or_else(|| format!("must be one of {}", names()))
+    let operation = Operation::named(name).map(Task::One);
+    operation.ok_or_else(|| format!("must be guidelines, or one of {}", names()))
 }
 
 fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "must be a size like 8, 64K or 1M".to_owned())
 }
 
-/// Simulates each size and prints a line for it.
+/// Simulates what was asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    match arguments.task {
+        Task::One(operation) => run_one(arguments, operation),
+        Task::Guidelines => run_guidelines(arguments),
+    }
+}
+
+/// Prints a line for each call that takes longer than others that do the same.
+fn run_guidelines(arguments: &Arguments) -> Result<(), String> {
     let machine = machine(arguments)?;
-    let selection = selection(arguments, &machine)?;
-    let sizes = match (&arguments.bytes[..], arguments.operation) {
+    let selection = selection(arguments, &machine, None)?;
+    let sizes = match &arguments.bytes[..] {
+        [] => &SIZES_OF_GUIDELINES[..],
+        sizes => sizes,
+    };
+    println!("guidelines on {} ranks on {} hosts", machine.ranks, machine.used_hosts());
+    println!(
+        "{:<28} {:>11}  {:<52} {:>11} {:>6}",
+        "call", "time", "does the same", "time", "ratio"
+    );
+    let mut found = guideline::violations(&machine, &selection, sizes, MAX_BYTES_OF_GUIDELINES)
+        .map_err(|error| error.to_string())?;
+    found.sort_by(|a, b| b.factor().total_cmp(&a.factor()));
+    let show = |call: &Call| match call.operation {
+        Operation::Barrier => call.operation.name().to_owned(),
+        operation => format!("{} {}", operation.name(), show_bytes(call.bytes)),
+    };
+    for line in &found {
+        let emulation: Vec<String> = line.emulation.iter().map(show).collect();
+        println!(
+            "{:<28} {:>11}  {:<52} {:>11} {:>6.2}",
+            show(&line.call),
+            line.time.to_string(),
+            emulation.join(", "),
+            line.emulation_time.to_string(),
+            line.factor()
+        );
+    }
+    println!("{} of them take longer", found.len());
+    Ok(())
+}
+
+/// Simulates each size and prints a line for it.
+fn run_one(arguments: &Arguments, operation: Operation) -> Result<(), String> {
+    let machine = machine(arguments)?;
+    let selection = selection(arguments, &machine, Some(operation))?;
+    let sizes = match (&arguments.bytes[..], operation) {
         (_, Operation::Barrier) => &[0][..],
         ([], _) => &[8, 1 << 10, 64 << 10, 1 << 20],
         (sizes, _) => sizes,
     };
-    println!(
-        "{} of {} ranks on {} hosts",
-        arguments.operation.name(),
-        machine.ranks,
-        machine.used_hosts()
-    );
+    println!("{} of {} ranks on {} hosts", operation.name(), machine.ranks, machine.used_hosts());
     println!(
         "{:>7} {:>11} {:>11} {:>6} {:>12} {:>12} {:>10} {:>10}  result",
         "bytes", "time", "bound", "ratio", "within hosts", "between", "bytes", "schedule"
@@ -99,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     for &bytes in sizes {
         let commutative = !arguments.non_commutative;
         let root = arguments.root;
-        let call = Call { root, commutative, ..Call::new(arguments.operation, bytes) };
+        let call = Call { root, commutative, ..Call::new(operation, bytes) };
         let outcome =
             Simulation::new(&machine, call, &selection, carries_data(arguments, &machine, &call))
                 .and_then(Simulation::run)
@@ -107,20 +163,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         points.push(print_line(&machine, &call, &outcome));
     }
     if let Some(path) = &arguments.plot {
-        let title = format!("{}, {} ranks", arguments.operation.name(), machine.ranks);
+        let title = format!("{}, {} ranks", operation.name(), machine.ranks);
         plot::draw(path, &title, "bytes", &points)?;
     }
     Ok(())
 }
 
-fn selection(arguments: &Arguments, machine: &Machine) -> Result<Selection, String> {
+fn selection(
+    arguments: &Arguments,
+    machine: &Machine,
+    operation: Option<Operation>,
+) -> Result<Selection, String> {
     let thresholds = Thresholds { radix: arguments.radix, ..machine.thresholds() };
     let mut selection = Selection::new(&thresholds);
     selection.prefer_all(rule_text::parse(&arguments.rules, parse_bytes)?);
     if let Some(name) = &arguments.algorithm {
-        let operation = match arguments.operation {
-            Operation::ReduceScatter => "reduce_scatter_block",
-            operation => operation.name(),
+        let operation = match operation {
+            Some(Operation::ReduceScatter) => "reduce_scatter_block",
+            Some(operation) => operation.name(),
+            None => return Err("--algorithm needs one operation; use --rules".to_owned()),
         };
         let rule = format!("{operation}={name}");
         selection.prefer_all(rule_text::parse(&rule, parse_bytes)?);
@@ -199,8 +260,9 @@ mod tests {
 
     #[test]
     fn unknown_operations_and_sizes_are_refused() {
-        assert_eq!(operation("reduce_scatter"), Ok(Operation::ReduceScatter));
-        assert!(operation("allreduced").unwrap_err().contains("must be one of barrier, bcast"));
+        assert_eq!(task("reduce_scatter"), Ok(Task::One(Operation::ReduceScatter)));
+        assert_eq!(task("guidelines"), Ok(Task::Guidelines));
+        assert!(task("allreduced").unwrap_err().contains("one of barrier, bcast"));
         assert_eq!(size("64K"), Ok(65536));
         assert!(size("many").is_err());
     }
