@@ -4,7 +4,7 @@ use fabric::CollectiveKind;
 
 use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, radix, reduce,
-    reduce_scatter, scan, scatter, segment_counter, segment_flags, segment_pieces,
+    reduce_scatter, scan, scatter, scattered, segment_counter, segment_flags, segment_pieces,
 };
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -259,7 +259,7 @@ impl Algorithm {
             Algorithm::BinaryTree => bcast::binary_tree(b, pos, root, data, limits.piece),
             Algorithm::ScatterRing => bcast::scatter_ring(b, pos, root, data),
             Algorithm::ScatterDoubling => bcast::scatter_doubling(b, pos, root, data),
-            Algorithm::Scattered => bcast::scattered(b, pos, root, data),
+            Algorithm::Scattered => scattered::bcast(b, pos, root, data),
             Algorithm::Linear => bcast::linear(b, pos, root, data),
             Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
             _ => bcast::binomial(b, pos, root, data),
@@ -309,7 +309,7 @@ impl Algorithm {
             Algorithm::Bruck => allgather::bruck(b, pos, own, blocks, 2),
             Algorithm::Radix => allgather::bruck(b, pos, own, blocks, limits.radix),
             Algorithm::NeighborExchange => allgather::neighbor_exchange(b, pos, own, blocks),
-            Algorithm::Scattered => allgather::scattered(b, pos, own, blocks),
+            Algorithm::Scattered => scattered::allgather(b, pos, own, blocks),
             _ => allgather::ring(b, pos, own, blocks),
         }
     }
@@ -321,7 +321,7 @@ impl Algorithm {
                 match self {
                     Algorithm::Halving => reduce::halving(b, pos, root, input, output, commutative),
                     Algorithm::Ring => reduce::ring(b, pos, root, input, output),
-                    Algorithm::Scattered => reduce::scattered(b, pos, root, input, output),
+                    Algorithm::Scattered => scattered::reduce(b, pos, root, input, output),
                     Algorithm::Linear => reduce::linear(b, pos, root, input, output),
                     Algorithm::SegmentCounter => {
                         segment_counter::reduce(b, pos, Some(root), input, output)
@@ -338,7 +338,7 @@ impl Algorithm {
                 }
                 Algorithm::Halving => reduce_scatter::halving(b, pos, input, counts, output),
                 Algorithm::Pairwise => reduce_scatter::pairwise(b, pos, input, counts, output),
-                Algorithm::Scattered => reduce_scatter::scattered(b, pos, input, counts, output),
+                Algorithm::Scattered => scattered::reduce_scatter(b, pos, input, counts, output),
                 _ => reduce_scatter::ordered(b, pos, input, counts, output),
             },
             CollArgs::Scan { input, output } => scan::inclusive(b, pos, input, output),
@@ -359,7 +359,7 @@ impl Algorithm {
         match self {
             Algorithm::SegmentCounter => segment_counter::reduce(b, pos, None, input, Some(output)),
             Algorithm::Ring => allreduce::ring(b, pos, input, output),
-            Algorithm::Scattered => allreduce::scattered(b, pos, input, output),
+            Algorithm::Scattered => scattered::allreduce(b, pos, input, output),
             Algorithm::Halving => allreduce::halving(b, pos, input, output, commutative),
             Algorithm::RecursiveDoubling => {
                 allreduce::recursive_doubling(b, pos, input, output, commutative)

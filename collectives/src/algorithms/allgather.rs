@@ -58,15 +58,6 @@ pub fn bruck(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent], rad
     }
 }
 
-/// Straight from each rank to each, with a bounded number of messages under way.
-pub fn scattered(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
-    for by in 1..pos.size {
-        b.recv(pos.behind(by), blocks[pos.behind(by) as usize]);
-        b.send(pos.ahead(by), own);
-    }
-    b.copy_meanwhile(own, blocks[pos.rank as usize]);
-}
-
 /// Round the ring in size - 1 rounds, each block straight to its place.
 pub fn ring(b: &mut Builder, pos: Position, own: Extent, blocks: &[Extent]) {
     let (next, previous) = (pos.ahead(1), pos.behind(1));

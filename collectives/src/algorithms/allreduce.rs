@@ -6,7 +6,6 @@
 use std::ops::Range;
 
 use super::fold::{Fold, Side};
-use super::{allgather, reduce_scatter};
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::{Extent, piece};
@@ -145,16 +144,6 @@ pub fn halving(b: &mut Builder, pos: Position, input: Extent, output: Extent, co
         }
     }
     pairs.unfold(b, output);
-}
-
-/// For long vectors if the operation commutes: each rank reduces a piece, and sends it to all.
-pub fn scattered(b: &mut Builder, pos: Position, input: Extent, output: Extent) {
-    let piece = |index: u32| piece(input.count, u64::from(pos.size), u64::from(index));
-    let mine = output.range(&piece(pos.rank));
-    reduce_scatter::reduce_pieces(b, pos, input, piece, mine);
-    b.round();
-    let pieces: Vec<Extent> = (0..pos.size).map(|index| output.range(&piece(index))).collect();
-    allgather::scattered(b, pos, mine, &pieces);
 }
 
 /// Halves the vector across each bit, nearest first: of what two nodes have in common each keeps a

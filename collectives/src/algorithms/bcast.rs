@@ -41,29 +41,6 @@ pub fn scatter_doubling(b: &mut Builder, pos: Position, root: u32, data: Extent)
     scatter_and_collect(b, pos, root, data, doubling);
 }
 
-/// A piece straight from the root to each other rank, then from each of these to each: the root
-/// sends the data once.
-pub fn scattered(b: &mut Builder, pos: Position, root: u32, data: Extent) {
-    let others: Vec<u32> = Position::new(root, pos.size).others().collect();
-    let parts = others.len() as u64;
-    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
-    let part = |index: u32| bytes.range(&piece(bytes.count, parts, index.into()));
-    let Some(me) = others.iter().position(|&rank| rank == pos.rank) else {
-        b.copy(data, bytes);
-        return (0..).zip(others).for_each(|(index, rank)| b.send(rank, part(index)));
-    };
-    let me = Position::new(me as u32, others.len() as u32);
-    b.recv(root, part(me.rank));
-    b.round();
-    for by in 1..me.size {
-        let (from, to) = (me.behind(by), me.ahead(by));
-        b.recv(others[from as usize], part(from));
-        b.send(others[to as usize], part(me.rank));
-    }
-    b.round();
-    b.copy(bytes, data);
-}
-
 fn scatter_and_collect(
     b: &mut Builder,
     pos: Position,

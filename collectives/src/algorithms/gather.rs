@@ -90,3 +90,11 @@ pub fn linear(
         b.copy_meanwhile(own, all[pos.rank as usize]);
     }
 }
+
+/// Sends the root the piece of each rank; its own one is there.
+pub(super) fn pieces(b: &mut Builder, pos: Position, root: u32, piece: impl Fn(u32) -> Extent) {
+    if pos.rank != root {
+        return b.send(root, piece(pos.rank));
+    }
+    pos.others().for_each(|other| b.recv(other, piece(other)));
+}

@@ -24,6 +24,7 @@ pub mod reduce;
 pub mod reduce_scatter;
 pub mod scan;
 pub mod scatter;
+pub mod scattered;
 pub mod segment_counter;
 pub mod segment_flags;
 pub mod segment_pieces;

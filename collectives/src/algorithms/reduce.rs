@@ -4,7 +4,7 @@
 //! result (`None` elsewhere; the input itself when in place).
 
 use super::fold::{Fold, Side};
-use super::{Tree, allreduce, reduce_scatter};
+use super::{Tree, allreduce, gather};
 use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::{Extent, piece};
@@ -139,22 +139,5 @@ pub fn ring(b: &mut Builder, pos: Position, root: u32, input: Extent, output: Op
     let next = |rank: u32| u64::from(Position::new(rank, pos.size).ahead(1));
     let complete = |rank| home.range(&piece(input.count, u64::from(pos.size), next(rank)));
     debug_assert_eq!(complete(pos.rank), home.range(&mine));
-    gather_pieces(b, pos, root, complete);
-}
-
-/// For long vectors if the operation commutes: each rank reduces a piece, and sends it to the root.
-pub fn scattered(b: &mut Builder, pos: Position, root: u32, input: Extent, output: Option<Extent>) {
-    let home = output.unwrap_or_else(|| b.like(input, input.count));
-    let piece = |rank: u32| piece(input.count, u64::from(pos.size), u64::from(rank));
-    reduce_scatter::reduce_pieces(b, pos, input, piece, home.range(&piece(pos.rank)));
-    b.round();
-    gather_pieces(b, pos, root, |rank| home.range(&piece(rank)));
-}
-
-/// Sends the piece of each rank to the root.
-fn gather_pieces(b: &mut Builder, pos: Position, root: u32, piece: impl Fn(u32) -> Extent) {
-    if pos.rank != root {
-        return b.send(root, piece(pos.rank));
-    }
-    pos.others().for_each(|other| b.recv(other, piece(other)));
+    gather::pieces(b, pos, root, complete);
 }

@@ -13,7 +13,7 @@ use crate::position::Position;
 use crate::shape::Extent;
 
 /// Which elements belong to the ranks `0, 1, ..`, and one past the last.
-fn starts(counts: &[u64]) -> Vec<u64> {
+pub(super) fn starts(counts: &[u64]) -> Vec<u64> {
     let mut starts = vec![0];
     starts.extend(counts.iter().scan(0, |sum, count| {
         *sum += count;
@@ -82,43 +82,6 @@ pub fn halving(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], ou
         b.send(folded, fold.result().range(&of_ranks(folded..folded + 1)));
     }
     b.copy(fold.result().range(&of_ranks(pos.rank..pos.rank + 1)), output);
-}
-
-/// For long vectors if the operation commutes: each rank reduces its piece, which all others send
-/// it at once.
-pub fn scattered(b: &mut Builder, pos: Position, input: Extent, counts: &[u64], output: Extent) {
-    let starts = starts(counts);
-    let piece = |rank: u32| starts[rank as usize]..starts[rank as usize + 1];
-    // In place the output overlaps the own operand.
-    let home = if input.space == output.space { b.like(output, output.count) } else { output };
-    reduce_pieces(b, pos, input, piece, home);
-    b.copy(home, output);
-}
-
-/// Sends each rank its piece of `input`, and reduces the own one into `home`, which is that piece
-/// of the input or does not overlap it.
-pub(super) fn reduce_pieces(
-    b: &mut Builder,
-    pos: Position,
-    input: Extent,
-    piece: impl Fn(u32) -> Range<u64>,
-    home: Extent,
-) {
-    let mine = input.range(&piece(pos.rank));
-    let operands: Vec<Extent> = (1..pos.size)
-        .map(|by| {
-            let operand = b.like(mine, mine.count);
-            b.recv(pos.behind(by), operand);
-            b.send(pos.ahead(by), input.range(&piece(pos.ahead(by))));
-            operand
-        })
-        .collect();
-    let mut result = mine;
-    for operand in operands {
-        b.reduce_into(operand, 1, 0, result, home);
-        result = home;
-    }
-    b.copy(result, home);
 }
 
 /// For long vectors if the operation commutes: in step k this rank sends the piece of the rank k

@@ -41,8 +41,8 @@ enum Task {
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall or reduce_scatter; or
-    /// guidelines: which of them take longer than others that do the same
+    /// barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall or reduce_scatter;
+    /// or guidelines: which of them take longer than others that do the same
     #[arg(value_parser = task, value_name = "OPERATION")]
     task: Task,
     /// Description of the machine in TOML; without it, a cluster with 200 Gbit/s adapters
