@@ -2,10 +2,10 @@
 //! each for its group. Where one rank would pay its overhead for one message after the other, they
 //! pay at the same time; therefore rounds are broader, and fewer.
 //!
-//! Between groups there are the algorithms of [`radix`](crate::algorithms::radix), with a group in
-//! place of a rank. The messages of a round are dealt to *senders*: the last ranks of each group,
-//! as many of each as the smallest group has. Between rounds, the ranks of a group tell each other
-//! what has come. They look for the senders last, since these are the last to arrive.
+//! Between groups there are the algorithms of [`radix`], with a group in place of a rank. The
+//! messages of a round are dealt to *senders*: the last ranks of each group, as many of each as the
+//! smallest group has. Between rounds, the ranks of a group tell each other what has come. They
+//! look for the senders last, since these are the last to arrive.
 
 use std::ops::Range;
 

@@ -34,8 +34,7 @@ pub(crate) struct Unacked {
     pub(crate) frames: u32,
 }
 
-/// Control messages that are due to a peer: a bit for each of the codes of
-/// [`control`](crate::frame::control).
+/// Control messages that are due to a peer: a bit for each of the codes of [`control`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due(u8);
 
