@@ -186,6 +186,15 @@ impl Algorithm {
         }
     }
 
+    /// The base in which ranks are numbered by its trees and rounds; `None` where they are not.
+    fn radix(self, limits: Limits) -> Option<u32> {
+        match self {
+            Algorithm::Binomial | Algorithm::Bruck => Some(2),
+            Algorithm::Radix => Some(limits.radix),
+            _ => None,
+        }
+    }
+
     /// Writes this rank's part of a call, if it is no composition.
     pub(crate) fn write(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
         if self == Algorithm::Scattered {
@@ -228,11 +237,10 @@ impl Algorithm {
                 if self != Algorithm::Pairwise {
                     b.limit(limits.window);
                 }
+                if let Some(radix) = self.radix(limits) {
+                    return alltoall::bruck(b, pos, from.unwrap_or(to), to, radix);
+                }
                 match (self, from) {
-                    (Algorithm::Bruck, from) => alltoall::bruck(b, pos, from.unwrap_or(to), to, 2),
-                    (Algorithm::Radix, from) => {
-                        alltoall::bruck(b, pos, from.unwrap_or(to), to, limits.radix);
-                    }
                     (Algorithm::Pairwise, Some(from)) => alltoall::pairwise(b, pos, from, to),
                     (_, Some(from)) => alltoall::scattered(b, pos, from, to),
                     (_, None) => alltoall::exchange_in_place(b, pos, to),
@@ -267,31 +275,27 @@ impl Algorithm {
     }
 
     fn write_rooted(self, b: &mut Builder, args: &CollArgs, pos: Position, limits: Limits) {
-        let radix = match self {
-            Algorithm::Binomial => 2,
-            Algorithm::Radix => limits.radix,
-            _ => 0,
-        };
-        if radix == 0 {
+        let radix = self.radix(limits);
+        if radix.is_none() {
             b.limit(limits.window);
         }
-        match *args {
-            CollArgs::Gather { root, own, all } if radix > 0 => {
+        match (*args, radix) {
+            (CollArgs::Gather { root, own, all }, Some(radix)) => {
                 gather::knomial(b, pos, (root, radix), own, all);
             }
-            CollArgs::Gather { root, own, all } => {
+            (CollArgs::Gather { root, own, all }, None) => {
                 let all = all.map(|all| all.split(pos.size));
                 gather::linear(b, pos, root, own, all.as_deref());
             }
-            CollArgs::Gatherv { root, own, all } => gather::linear(b, pos, root, own, all),
-            CollArgs::Scatter { root, all, own } if radix > 0 => {
+            (CollArgs::Gatherv { root, own, all }, _) => gather::linear(b, pos, root, own, all),
+            (CollArgs::Scatter { root, all, own }, Some(radix)) => {
                 scatter::knomial(b, pos, (root, radix), all, own);
             }
-            CollArgs::Scatter { root, all, own } => {
+            (CollArgs::Scatter { root, all, own }, None) => {
                 let all = all.map(|all| all.split(pos.size));
                 scatter::linear(b, pos, root, all.as_deref(), own);
             }
-            CollArgs::Scatterv { root, all, own } => scatter::linear(b, pos, root, all, own),
+            (CollArgs::Scatterv { root, all, own }, _) => scatter::linear(b, pos, root, all, own),
             _ => debug_assert!(false, "not a gather or a scatter"),
         }
     }
@@ -305,9 +309,10 @@ impl Algorithm {
         limits: Limits,
     ) {
         let own = own.unwrap_or(blocks[pos.rank as usize]);
+        if let Some(radix) = self.radix(limits) {
+            return allgather::bruck(b, pos, own, blocks, radix);
+        }
         match self {
-            Algorithm::Bruck => allgather::bruck(b, pos, own, blocks, 2),
-            Algorithm::Radix => allgather::bruck(b, pos, own, blocks, limits.radix),
             Algorithm::NeighborExchange => allgather::neighbor_exchange(b, pos, own, blocks),
             Algorithm::Scattered => scattered::allgather(b, pos, own, blocks),
             _ => allgather::ring(b, pos, own, blocks),

@@ -73,14 +73,20 @@ pub(crate) fn run_any(size: u32, seed: u64) {
     run_cases(world, 5, &[reduction, one_to_all, all_to_all], random);
 }
 
-/// Random operations of ranks on several hosts.
-fn run_on_hosts(size: u32, seed: u64) {
-    let random = &mut Random(seed);
+/// Ranks on several hosts, with random thresholds.
+fn on_any_hosts(size: u32, seed: u64, random: &mut Random) -> World {
     let options = any_options(random);
     let thresholds =
         Thresholds { oversubscribed_max: None, shm_max: None, ..any_thresholds(random) };
     let mut world = World::new(size, seed, options, &thresholds);
     world.place(&any_hosts(size, random));
+    world
+}
+
+/// Random operations of ranks on several hosts.
+fn run_on_hosts(size: u32, seed: u64) {
+    let random = &mut Random(seed);
+    let world = on_any_hosts(size, seed, random);
     run_cases(world, 8, &[reduction, one_to_all, all_to_all], random);
 }
 
@@ -167,11 +173,7 @@ fn a_host_of_several_is_like_a_host_alone() {
 /// Several ranks of a host send at once, whatever the ranks of each host share.
 fn run_fan(size: u32, seed: u64) {
     let random = &mut Random(seed);
-    let options = any_options(random);
-    let thresholds =
-        Thresholds { oversubscribed_max: None, shm_max: None, ..any_thresholds(random) };
-    let mut world = World::new(size, seed, options, &thresholds);
-    world.place(&any_hosts(size, random));
+    let mut world = on_any_hosts(size, seed, random);
     let kinds = [CollectiveKind::Barrier, CollectiveKind::Bcast, CollectiveKind::Allreduce];
     for rank in &mut world.ranks {
         let rules = kinds.map(|kind| Rule::new(kind, Algorithm::Fan));
