@@ -194,7 +194,7 @@ fn others_are_told_of_all_hosts_that_a_lost_one_has_cut_off() {
 
 #[test]
 fn the_table_has_the_ranks_of_all_levels() {
-    let ran = mpiexec("--timeout 1.5 RANK 6:exit=0 init 2:call=MPI_Wait 2:wait=0 sleep=30");
+    let ran = mpiexec("--timeout 3 RANK 6:exit=0 init 2:call=MPI_Wait 2:wait=0 sleep=30");
     assert!(ran.code == 124 && ran.time < SOON, "{ran:?}");
     for host in ["a", "b", "c", "d", "e", "f", "g"] {
         assert!(ran.err.contains(&format!("1 rank on {host}, ")), "{host}: {ran:?}");

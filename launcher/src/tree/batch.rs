@@ -3,8 +3,9 @@
 //!
 //! States of ended ranks: none -> waiting, for [`BATCH_TIME`] if others may wait for a rank of
 //! them, otherwise until the job is over or a table is sent -> sent. States of tables: none ->
-//! waiting, for all hosts that will answer, at most [`TABLE_TIME`] -> sent, after the ranks that
-//! have ended.
+//! waiting, for all hosts that will answer, at most [`TABLE_TIME`] -> sent, before the ranks that
+//! have ended: `mpiexec` does not wait for the table of a host whose ranks have all ended, and these
+//! may have ended since.
 
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,23 @@ impl Batch {
         let Batch { ended, tables, .. } = std::mem::take(self);
         let ended = (!ended.is_empty()).then_some(FromHost::Ended(ended));
         let tables = (!tables.is_empty()).then_some(FromHost::Tables(tables));
-        ended.into_iter().chain(tables)
+        tables.into_iter().chain(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_go_before_the_ends_of_their_ranks() {
+        let now = Instant::now();
+        let mut batch = Batch::default();
+        batch.add_tables(vec![HostTable { first: 4, lines: Vec::new(), notes: Vec::new() }], 2, now);
+        batch.add_ended(EndedRank { rank: 4, line: super::super::simulation::line() }, now);
+        assert!(!batch.is_due(now) && batch.is_due(now + TABLE_TIME));
+        let sent: Vec<FromHost> = batch.take().collect();
+        assert!(matches!(sent[..], [FromHost::Tables(_), FromHost::Ended(_)]), "{sent:?}");
+        assert_eq!((batch.take().count(), batch.deadline()), (0, None));
     }
 }

@@ -379,7 +379,7 @@ impl Simulation {
     }
 }
 
-fn line() -> RankLine {
+pub(super) fn line() -> RankLine {
     let seen = Snapshot { pid: 1000, state: RankState::Finalized, call: 0, blocked: None };
     let exit = Some(Exit::Code(0));
     RankLine { pid: 1000, exit, seen, is_stopped: false, waited: Duration::ZERO }
