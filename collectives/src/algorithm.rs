@@ -59,6 +59,8 @@ pub enum Algorithm {
     Leaders,
     /// Within hosts, and between them by each rank for a part of the vector.
     Lanes,
+    /// As lanes, chunk by chunk, stages of different chunks at the same time.
+    PipelinedLanes,
     /// Within hosts, and between them by several ranks of each host at once, each with all data.
     Fan,
 }
@@ -78,7 +80,7 @@ pub(crate) struct Limits {
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 21] = [
+    pub const NAMES: [(&'static str, Algorithm); 22] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
@@ -99,6 +101,7 @@ impl Algorithm {
         ("segment-pieces", Algorithm::SegmentPieces),
         ("leaders", Algorithm::Leaders),
         ("lanes", Algorithm::Lanes),
+        ("pipelined-lanes", Algorithm::PipelinedLanes),
         ("fan", Algorithm::Fan),
     ];
 
@@ -129,14 +132,15 @@ impl Algorithm {
 
     /// True for compositions over the levels of the machine.
     pub(crate) fn is_composition(self) -> bool {
-        matches!(self, Algorithm::Leaders | Algorithm::Lanes | Algorithm::Fan)
+        use Algorithm::{Fan, Lanes, Leaders, PipelinedLanes};
+        matches!(self, Leaders | Lanes | PipelinedLanes | Fan)
     }
 
     /// Returns whether it can do this call: the restrictions of each algorithm.
     pub fn can(self, args: &CollArgs, pos: Position) -> bool {
         use Algorithm::*;
         match (args, self) {
-            (_, Leaders | Lanes | Fan) => self.can_compose(args, pos),
+            (_, Leaders | Lanes | PipelinedLanes | Fan) => self.can_compose(args, pos),
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
             (_, SegmentPieces) => segment_pieces::can(args, pos.size),

@@ -11,20 +11,35 @@ use crate::shape::{Extent, Shape, Space, Span, Strided, Ty};
 /// Writes a schedule.
 #[derive(Debug, Default)]
 pub struct Builder {
+    /// The strand that is being written.
+    strand: Strand,
+    /// The other one.
+    other: Strand,
+    temp: u64,
+    window: Option<u32>,
+    keep_empty: bool,
+    slot_bytes: u64,
+    /// The rank of each number that messages are written with; `None`: the number itself.
+    among: Option<Arc<[u32]>>,
+}
+
+/// Rounds that follow each other.
+#[derive(Debug, Default)]
+struct Strand {
     messages: Vec<Message>,
     locals: Vec<Local>,
     rounds: Vec<Round>,
     /// Of the round that is being written; see [`Round::early`].
     early: u32,
-    temp: u64,
-    window: Option<u32>,
-    keep_empty: bool,
     /// Of the round that is being written.
     sync: SegSync,
-    slot_bytes: u64,
-    /// The rank of each number that messages are written with; `None`: the number itself.
-    among: Option<Arc<[u32]>>,
+    /// Of the next round: it waits for so many of the other strand.
+    after: u32,
 }
+
+/// What the strand beside the main one has done at some point; see [`Builder::beside`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u32);
 
 impl Builder {
     /// An empty schedule.
@@ -51,10 +66,28 @@ impl Builder {
         self.among = outer;
     }
 
+    /// Lets `write` write rounds of the strand beside the main one. They begin after all that has
+    /// been written to the main strand, and run at the same time as what is written to it next.
+    pub fn beside(&mut self, write: impl FnOnce(&mut Builder)) -> Mark {
+        self.round();
+        self.other.after = self.strand.rounds.len() as u32;
+        std::mem::swap(&mut self.strand, &mut self.other);
+        write(self);
+        self.round();
+        std::mem::swap(&mut self.strand, &mut self.other);
+        Mark(self.other.rounds.len() as u32)
+    }
+
+    /// What comes next in the main strand waits for what the strand beside it had at a mark.
+    pub fn wait_for(&mut self, mark: Mark) {
+        self.round();
+        self.strand.after = mark.0;
+    }
+
     /// Begins a stage in the collective segment: its next round, if the schedule has had one.
     pub fn segment_stage(&mut self) {
         self.round();
-        if self.rounds.iter().any(|round| round.sync != SegSync::None) {
+        if self.strand.rounds.iter().any(|round| round.sync != SegSync::None) {
             self.sync(SegSync::Next);
         }
     }
@@ -94,17 +127,18 @@ impl Builder {
         let as_bytes = from.as_bytes().zip(to.as_bytes());
         let (from, to) = as_bytes.unwrap_or((from, to));
         if from.bytes() > 0 && from.span() != to.span() {
-            self.locals.push(Local::Copy { from: from.span(), to: to.span() });
+            self.strand.locals.push(Local::Copy { from: from.span(), to: to.span() });
         }
     }
 
     /// Copies as [`Builder::copy`] does, while the messages of the round are under way: they must
     /// neither bring what is copied nor move what is overwritten. Comes before other local steps.
     pub fn copy_meanwhile(&mut self, from: Extent, to: Extent) {
-        let begun = self.rounds.last().map_or(0, |round| round.locals).max(self.early);
-        debug_assert_eq!(begun, self.locals.len() as u32, "early steps come first");
+        let begun =
+            self.strand.rounds.last().map_or(0, |round| round.locals).max(self.strand.early);
+        debug_assert_eq!(begun, self.strand.locals.len() as u32, "early steps come first");
         self.copy(from, to);
-        self.early = self.locals.len() as u32;
+        self.strand.early = self.strand.locals.len() as u32;
     }
 
     /// Reduces: `inout[i] = left[i] op inout[i]`; nothing without bytes.
@@ -133,21 +167,24 @@ impl Builder {
         debug_assert!(many > 0 || right.span() == out.span(), "nothing would be written");
         if out.bytes() > 0 && many > 0 {
             let left = Strided { first: left.span(), many, distance };
-            self.locals.push(Local::Reduce { left, right: right.span(), out: out.span() });
+            self.strand.locals.push(Local::Reduce { left, right: right.span(), out: out.span() });
         }
     }
 
     /// Ends the round: what comes next waits for what came before.
     pub fn round(&mut self) {
-        let (messages, locals) = (self.messages.len() as u32, self.locals.len() as u32);
-        let start = self.rounds.last().map_or((0, 0), |round| (round.messages, round.locals));
-        let sync = std::mem::take(&mut self.sync);
+        let (messages, locals) =
+            (self.strand.messages.len() as u32, self.strand.locals.len() as u32);
+        let start =
+            self.strand.rounds.last().map_or((0, 0), |round| (round.messages, round.locals));
+        let sync = std::mem::take(&mut self.strand.sync);
         debug_assert!(
             sync == SegSync::None || messages == start.0,
             "a round has messages or synchronises with the segment"
         );
         if (messages, locals) != start || sync != SegSync::None {
-            self.rounds.push(Round { messages, early: self.early, locals, sync });
+            let (early, after) = (self.strand.early, std::mem::take(&mut self.strand.after));
+            self.strand.rounds.push(Round { messages, early, locals, sync, after });
         }
     }
 
@@ -159,13 +196,19 @@ impl Builder {
     /// Opens a round of local steps that synchronises with the segment.
     pub fn sync(&mut self, sync: SegSync) {
         self.round();
-        self.sync = sync;
+        self.strand.sync = sync;
     }
 
     /// Scratch memory for packed bytes.
     pub fn packed(&mut self, bytes: u64) -> Extent {
         let disp = self.reserve_scratch(0, bytes as i64);
         Extent { disp, ..Extent::new(Space::Temp, Ty::BYTES, bytes, Shape::BYTE) }
+    }
+
+    /// The bytes of an extent: where it lies, or scratch memory for them if it has gaps. The caller
+    /// copies in or out, which is nothing where they are the same.
+    pub fn bytes_of(&mut self, data: Extent) -> Extent {
+        data.as_bytes().unwrap_or_else(|| self.packed(data.bytes()))
     }
 
     /// Scratch memory laid out like `count` elements of an extent's type.
@@ -183,14 +226,30 @@ impl Builder {
     /// The schedule.
     pub fn finish(mut self) -> Schedule {
         self.round();
-        let syncs = || self.rounds.iter().map(|round| round.sync);
+        let Strand { mut messages, mut locals, mut rounds, .. } = self.strand;
+        let syncs = || rounds.iter().map(|round| round.sync);
         let uses_segment = syncs().any(|sync| sync != SegSync::None);
         let next = syncs().filter(|sync| *sync == SegSync::Next).count() as u32;
+        let segment_rounds = if uses_segment { next + 1 } else { 0 };
+        let main_rounds = rounds.len();
+        // The lists of the strand beside it go to the end of those of the main one.
+        let waiting = rounds.iter_mut().filter(|round| round.after > 0);
+        waiting.for_each(|round| round.after += main_rounds as u32);
+        let (first_message, first_local) = (messages.len() as u32, locals.len() as u32);
+        rounds.extend(self.other.rounds.iter().map(|round| Round {
+            messages: first_message + round.messages,
+            early: first_local + round.early,
+            locals: first_local + round.locals,
+            ..*round
+        }));
+        messages.append(&mut self.other.messages);
+        locals.append(&mut self.other.locals);
         Schedule {
-            segment_rounds: if uses_segment { next + 1 } else { 0 },
-            messages: self.messages,
-            locals: self.locals,
-            rounds: self.rounds,
+            segment_rounds,
+            main_rounds,
+            messages,
+            locals,
+            rounds,
             temp: self.temp,
             window: self.window.unwrap_or(u32::MAX),
             slot_bytes: self.slot_bytes,
@@ -198,15 +257,15 @@ impl Builder {
     }
 
     fn message(&mut self, with: impl Into<Member>, direction: Direction, span: Span) {
-        let closed = self.rounds.last().map_or(0, |round| round.locals as usize);
-        if self.locals.len() > closed || self.sync != SegSync::None {
+        let closed = self.strand.rounds.last().map_or(0, |round| round.locals as usize);
+        if self.strand.locals.len() > closed || self.strand.sync != SegSync::None {
             self.round();
         }
         let mut with = with.into();
         if let Some(ranks) = self.among.as_ref().filter(|_| !with.is_remote()) {
             with = Member::local(ranks[with.rank() as usize]);
         }
-        self.messages.push(Message { with, direction, span });
+        self.strand.messages.push(Message { with, direction, span });
     }
 
     /// Reserves `low .. high` around an aligned address, which is returned.
@@ -234,7 +293,7 @@ mod tests {
         b.round();
         b.round();
         let schedule = b.finish();
-        let round = |messages, locals| Round { messages, early: 0, locals, sync: SegSync::None };
+        let round = |messages, locals| Round { messages, locals, ..Round::default() };
         assert_eq!(schedule.rounds(), [round(2, 1), round(3, 1)]);
         assert_eq!((schedule.temp(), schedule.segment_rounds()), (64, 0));
     }
@@ -253,6 +312,29 @@ mod tests {
         assert_eq!(schedule.segment_rounds(), 2);
         let messages: Vec<u32> = schedule.rounds().iter().map(|round| round.messages).collect();
         assert_eq!(messages, [0, 0, 0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn the_strand_beside_comes_after_what_was_there_and_is_waited_for() {
+        let data = Extent::new(Space::Recv, Ty::of(0), 2, Shape::gapless(4));
+        let mut b = Builder::new();
+        b.sync(SegSync::Acquire);
+        let mark = b.beside(|b| {
+            b.recv(1, data);
+            b.round();
+            b.send(2, data);
+        });
+        b.sync(SegSync::SignalEarly);
+        b.beside(|b| b.send(3, data));
+        b.wait_for(mark);
+        b.sync(SegSync::WaitAll);
+        let schedule = b.finish();
+        assert!(schedule.main_rounds() == 3 && schedule.has_two_strands());
+        // A round of the main strand waits for the first two of the other one, rounds 3 and 4.
+        let after: Vec<u32> = schedule.rounds().iter().map(|round| round.after).collect();
+        assert_eq!(after, [0, 0, 5, 1, 0, 2]);
+        let messages: Vec<u32> = schedule.rounds().iter().map(|round| round.messages).collect();
+        assert_eq!(messages, [0, 0, 0, 1, 2, 3]);
     }
 
     #[test]

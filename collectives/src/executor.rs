@@ -16,14 +16,14 @@ mod user_call;
 use fabric::{CollectiveKind, HybridGet, Peer};
 use objects::scratch::Pool;
 use objects::{Class, Error, Result};
-use pt2pt::{Engine, Fault, RequestId};
+use pt2pt::{Engine, Fault};
 
 pub use self::collective_id::CollectiveId;
 use self::cursor::Cursor;
 pub use self::inline_run::{InlineRun, Suspended};
 use self::inquiry::Calls;
 pub use self::inquiry::Passed;
-use self::running::{Running, State, Step};
+use self::running::{OpenLists, Running, State, Step};
 pub use self::user_call::{UserCall, UserReturn};
 use crate::latest_call;
 use crate::plan::Plan;
@@ -45,8 +45,8 @@ pub struct Active {
 struct Entry {
     generation: u32,
     running: Option<Running>,
-    /// The list of requests of the last collective here, for its memory.
-    open: Vec<RequestId>,
+    /// The lists of requests of the last collective here, for their memory.
+    open: OpenLists,
 }
 
 /// The event that a collective waits for.
@@ -115,8 +115,8 @@ impl Active {
         self.activate(|open| Running::new(plan, sequence, cursor, open, None))
     }
 
-    /// Adds a collective that `make` makes, with an empty list that has had space before.
-    fn activate(&mut self, make: impl FnOnce(Vec<RequestId>) -> Running) -> CollectiveId {
+    /// Adds a collective that `make` makes, with empty lists that have had space before.
+    fn activate(&mut self, make: impl FnOnce(OpenLists) -> Running) -> CollectiveId {
         let slot = self.vacancy();
         let entry = &mut self.entries[slot as usize];
         let id = CollectiveId { slot, generation: entry.generation };
@@ -340,7 +340,7 @@ impl Active {
         let entry = &mut self.entries[slot as usize];
         let running = entry.running.as_mut()?;
         let state = std::mem::replace(&mut running.state, State::Left);
-        entry.open = std::mem::take(&mut running.open);
+        entry.open = running.take_lists();
         entry.running = None;
         entry.generation = entry.generation.wrapping_add(1);
         self.vacant.push(slot);

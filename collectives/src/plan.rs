@@ -90,6 +90,7 @@ impl Plan {
             None => !is_alone,
         };
         let may_run_inline = !waits_for_messages
+            && !schedule.has_two_strands()
             && schedule.messages().is_empty()
             && schedule.temp() == 0
             && !calls_user;

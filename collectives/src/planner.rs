@@ -31,8 +31,8 @@ use crate::topology::Topology;
 
 /// Schedules kept at once; all are forgotten when there are more.
 const MAX_SCHEDULES: usize = 512;
-/// Schedules with more messages than this are not kept.
-const MAX_KEPT_MESSAGES: usize = 1024;
+/// Schedules with more messages and rounds than this are not kept.
+const MAX_KEPT_STEPS: usize = 2048;
 /// Log2 of the number of rows of recent calls.
 const ROW_BITS: u32 = 6;
 
@@ -332,7 +332,7 @@ impl Planner {
             return schedule.clone();
         }
         let schedule = Arc::new(key.with_args(|args| self.write(args, &key)));
-        if schedule.messages().len() <= MAX_KEPT_MESSAGES {
+        if schedule.messages().len() + schedule.rounds().len() <= MAX_KEPT_STEPS {
             if self.schedules.len() >= MAX_SCHEDULES {
                 self.schedules.clear();
             }

@@ -39,6 +39,14 @@ impl<'t> Position<'t> {
         Position { rank: group, size, topology: None, levels: split.between(), hosts, lanes }
     }
 
+    /// A position among one rank of each group of a split but one, in stages of which each starts
+    /// at another group.
+    pub(crate) fn between_others(rank: u32, split: &Grouping) -> Position<'static> {
+        let size = split.count() - 1;
+        let hosts = if split.level() as u32 <= Level::Host as u32 { size } else { 1 };
+        Position { rank, size, topology: None, levels: None, hosts, lanes: 1 }
+    }
+
     /// A position in a table of all ranks.
     pub fn in_topology(rank: u32, topology: &'t Topology) -> Position<'t> {
         let hosts = topology.groups(Level::Host);
@@ -90,6 +98,11 @@ impl<'t> Position<'t> {
     /// How many ranks of each host take part, each in a stage like this one.
     pub(crate) fn lanes(self) -> u32 {
         self.lanes
+    }
+
+    /// True for a position in a stage of a composition.
+    pub(crate) fn is_in_stage(self) -> bool {
+        self.topology.is_none()
     }
 
     /// How compositions split the ranks.

@@ -9,13 +9,18 @@
 //! [`SegSync`] in place of messages, and spans may lie in the slots. A schedule may go through
 //! several rounds of the segment, with messages in between.
 //!
+//! The rounds may form two *strands*, which run at the same time: the main one, and one beside it.
+//! A round may wait for rounds of the other strand ([`Round::after`]). Messages of one strand are
+//! thus under way over several rounds of the other one.
+//!
 //! Invariants that every algorithm keeps; the tests check them by running all ranks in one process:
 //! - the sends from rank a to rank b match the receives of b from a in order, with equal bytes;
 //! - no message of a round writes bytes that another message of the round touches;
 //! - nothing deadlocks if every send waits for its receive and only [`Schedule::window`] messages
-//!   of
-//!   a round are under way;
+//!   of a round are under way;
 //! - messages without bytes are left out at both ends, except signals;
+//! - the two strands exchange messages with different ranks, access different bytes unless one
+//!   waits for the other, and only the main one uses the segment;
 //! - all members of a segment go through equally many rounds of it, and arrive once in each.
 
 use crate::shape::{Span, Strided};
@@ -94,7 +99,7 @@ pub struct Message {
 }
 
 /// One local step of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Local {
     /// Copies data from one layout into another.
     Copy {
@@ -116,7 +121,7 @@ pub enum Local {
 }
 
 /// Members of a segment that follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Awaited {
     first: u16,
     many: u16,
@@ -143,7 +148,7 @@ impl From<u32> for Awaited {
 }
 
 /// How a round of the schedule synchronises with the members of the collective segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SegSync {
     /// Not at all.
     #[default]
@@ -164,7 +169,7 @@ pub enum SegSync {
 }
 
 /// Where a round ends in the lists of the schedule; it starts where the one before it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round {
     /// One past its last message.
     pub messages: u32,
@@ -175,6 +180,18 @@ pub struct Round {
     pub locals: u32,
     /// The event that its local steps wait for in place of messages.
     pub sync: SegSync,
+    /// It begins after the rounds of the other strand that are before this one in the schedule's
+    /// list; 0 where it waits for none.
+    pub after: u32,
+}
+
+impl Round {
+    /// The numbers of the first message and the first local step of a round, or, of the number of
+    /// rounds, one past the last ones.
+    pub fn start(rounds: &[Round], round: usize) -> (u32, u32) {
+        let before = round.checked_sub(1).map(|before| rounds[before]);
+        before.map_or((0, 0), |before| (before.messages, before.locals))
+    }
 }
 
 /// The steps of one rank in one collective.
@@ -187,11 +204,15 @@ pub struct Schedule {
     pub(crate) window: u32,
     pub(crate) slot_bytes: u64,
     pub(crate) segment_rounds: u32,
+    pub(crate) main_rounds: usize,
 }
 
 impl Schedule {
     /// Alignment of scratch memory in bytes.
     pub const ALIGN: u64 = 64;
+
+    /// Local steps of a strand after which the other one may go on.
+    pub const LOCALS_AT_ONCE: u32 = 2;
 
     /// All messages, round after round.
     #[inline]
@@ -205,10 +226,28 @@ impl Schedule {
         &self.locals
     }
 
-    /// Where each round ends.
+    /// Where each round ends: those of the main strand, then those of the strand beside it.
     #[inline]
     pub fn rounds(&self) -> &[Round] {
         &self.rounds
+    }
+
+    /// How many rounds are of the main strand: all, where there is no other.
+    #[inline]
+    pub fn main_rounds(&self) -> usize {
+        self.main_rounds
+    }
+
+    /// True where there is a strand beside the main one.
+    #[inline]
+    pub fn has_two_strands(&self) -> bool {
+        self.main_rounds < self.rounds.len()
+    }
+
+    /// The numbers of the first message and the first local step of a round.
+    pub fn start_of(&self, round: usize) -> (usize, usize) {
+        let (message, local) = Round::start(&self.rounds, round);
+        (message as usize, local as usize)
     }
 
     /// Bytes of scratch memory, aligned to [`Schedule::ALIGN`].

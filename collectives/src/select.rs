@@ -7,7 +7,7 @@
 use fabric::CollectiveKind;
 
 use crate::algorithm::{Algorithm, Limits};
-use crate::algorithms::{inter, segment_counter, segment_flags};
+use crate::algorithms::{inter, segment_counter, segment_flags, segment_long};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::compositions::{self, Stages};
@@ -208,8 +208,7 @@ impl Selection {
     fn write_call(&self, b: &mut Builder, args: &CollArgs, pos: Position, segment: SegmentUse) {
         match self.choose(args, pos, segment) {
             algorithm if algorithm.is_composition() => {
-                let has_segment = segment != SegmentUse::Nothing;
-                compositions::write(algorithm, b, args, pos, (self, has_segment));
+                compositions::write(algorithm, b, args, pos, (self, segment));
             }
             algorithm => self.write(algorithm, b, args, pos),
         }
@@ -353,6 +352,10 @@ impl Stages for Selection {
         self.limits.radix
     }
 
+    fn piece(&self) -> u64 {
+        self.limits.piece
+    }
+
     fn write_by_messages(&self, b: &mut Builder, args: &CollArgs, pos: Position) {
         self.write_call(b, args, pos, SegmentUse::Nothing);
     }
@@ -371,10 +374,28 @@ impl Stages for Selection {
         let algorithm = self.choose_in_host_segment(args, pos);
         if let Some(algorithm) = algorithm {
             b.segment_stage();
-            self.write(algorithm, b, args, pos);
+            match algorithm {
+                Algorithm::SegmentFlags if segment_flags::takes_two_rounds(args, pos.size) => {
+                    segment_flags::write_in_two_rounds(b, args, pos);
+                }
+                _ => self.write(algorithm, b, args, pos),
+            }
             b.round();
         }
         algorithm.is_some()
+    }
+
+    fn write_long_in_segment(&self, b: &mut Builder, args: &CollArgs, pos: Position) -> bool {
+        let has_flags = matches!(self.host_segment, Some(HostSegment::Flags { .. }));
+        let is_long = has_flags
+            && args.bytes(pos.size) <= self.shm_pieces_max
+            && segment_long::can(args, pos.size)
+            && self.choose_in_host_segment(args, pos).is_none();
+        if is_long {
+            segment_long::write(b, args, pos);
+            b.round();
+        }
+        is_long
     }
 }
 
@@ -385,9 +406,15 @@ fn rule(kind: CollectiveKind, bytes: u64, ranks: u32, algorithm: Algorithm) -> R
 /// With so many hosts, the rounds of a fan are fewer than those of leaders.
 const FAN_HOSTS: u32 = 4;
 
+/// From so many bytes on, with so many hosts and ranks on each, the stages of lanes take longer one
+/// after the other.
+const PIPELINED_MIN: u64 = 256 << 10;
+const PIPELINED_HOSTS: u32 = 16;
+const PIPELINED_RANKS: u32 = 16;
+
 /// Compositions over hosts.
 fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
-    use Algorithm::{Fan, Lanes, Leaders, Linear, Scattered};
+    use Algorithm::{Fan, Lanes, Leaders, Linear, PipelinedLanes, Scattered};
     use CollectiveKind as Of;
     if !t.hierarchical {
         return;
@@ -399,10 +426,16 @@ fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
         ranks_per_host: 2,
         ..over_hosts(kind, bytes, algorithm)
     };
+    let pipelined = |kind| Rule {
+        hosts: PIPELINED_HOSTS,
+        ranks_per_host: PIPELINED_RANKS,
+        ..over_hosts(kind, t.lanes_min.max(PIPELINED_MIN), PipelinedLanes)
+    };
     let longer = t.fan_max.saturating_add(1);
     rules.extend([
         over_many(Of::Barrier, 0, Fan),
         over_hosts(Of::Barrier, 0, Leaders),
+        pipelined(Of::Bcast),
         over_hosts(Of::Bcast, t.lanes_min, Lanes),
         over_many(Of::Bcast, longer, Leaders),
         over_many(Of::Bcast, 0, Fan),
@@ -411,21 +444,24 @@ fn rules_of_compositions(t: &Thresholds, rules: &mut Vec<Rule>) {
         over_hosts(Of::Gather, 0, Leaders),
         over_hosts(Of::Scatter, t.scatter_long, Linear),
         over_hosts(Of::Scatter, 0, Leaders),
-        // A lane has a step for each host.
-        Rule { hosts: MANY, ..over_hosts(Of::Allgather, 0, Leaders) },
-        Rule { hosts: MANY, ..over_hosts(Of::Allgatherv, 0, Leaders) },
-        over_hosts(Of::Allgather, 8 << 10, Lanes),
-        over_hosts(Of::Allgather, 0, Leaders),
-        over_hosts(Of::Allgatherv, 8 << 10, Lanes),
-        over_hosts(Of::Allgatherv, 0, Leaders),
         over_hosts(Of::Alltoall, t.alltoall_short.saturating_add(1), Scattered),
         over_hosts(Of::Alltoall, 0, Lanes),
         over_hosts(Of::Alltoall, 0, Leaders),
     ]);
+    for kind in [Of::Allgather, Of::Allgatherv] {
+        // A lane has a step for each host, which pays where each host gives enough.
+        rules.push(Rule { hosts: MANY, ..over_hosts(kind, 0, Leaders) });
+        for (hosts, long) in [(64, 64 * LANE_MIN), (32, 32 * LANE_MIN), (0, 16 * LANE_MIN)] {
+            rules.push(Rule { hosts, ..over_hosts(kind, long, Lanes) });
+            rules.push(Rule { hosts, ..over_hosts(kind, 0, Leaders) });
+        }
+    }
     if !t.reproducible {
         rules.extend([
+            pipelined(Of::Reduce),
             over_hosts(Of::Reduce, t.lanes_min, Lanes),
             over_hosts(Of::Reduce, 0, Leaders),
+            pipelined(Of::Allreduce),
             over_hosts(Of::Allreduce, t.lanes_min, Lanes),
             over_many(Of::Allreduce, longer, Leaders),
             over_many(Of::Allreduce, 0, Fan),
@@ -465,6 +501,8 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
 const SCATTER_MIN: u64 = 32 << 10;
 /// Ranks from which on none of them sends to all others: each would need a connection.
 const MANY: u32 = 129;
+/// Bytes of each of many hosts from which on an allgather goes by lanes.
+const LANE_MIN: u64 = 512;
 /// Bytes of the part of each of several hosts from which on all send theirs straight to each other.
 const PART_MIN: u64 = 4 << 10;
 /// Bytes of the part of each of many hosts from which on parts go round the ring: then bytes
@@ -480,7 +518,7 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     rules.extend([
         // A tree would send a vector many times through the adapter of each host.
         Rule { ranks: MANY, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, ScatterDoubling) },
-        Rule { ranks: MANY, bytes: t.bcast_long, ..between_hosts(Of::Bcast, ScatterRing) },
+        Rule { ranks: MANY, rank_bytes: PART_MIN, ..between_hosts(Of::Bcast, ScatterRing) },
         Rule { ranks: 9, rank_bytes: PART_MIN, ..between_hosts(Of::Bcast, Scattered) },
         Rule { ranks: 9, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, ScatterDoubling) },
         Rule { ranks: 3, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, Scattered) },

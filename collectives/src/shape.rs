@@ -20,7 +20,7 @@ pub enum Space {
 }
 
 /// Elements in one of the call's buffers, as a schedule names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// In which buffer.
     pub space: Space,
@@ -33,7 +33,7 @@ pub struct Span {
 }
 
 /// Equal spans at equal distances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strided {
     /// The first.
     pub first: Span,

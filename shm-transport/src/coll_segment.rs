@@ -54,7 +54,7 @@ use self::lease::Lease;
 use self::signatures::Signatures;
 use self::signatures::Signed;
 #[cfg(not(loom))]
-use crate::event_count::{self, EventCount};
+use crate::event_count::EventCount;
 use crate::ring;
 use crate::sync::AtomicU64;
 #[cfg(not(loom))]
@@ -236,7 +236,7 @@ impl Location {
             counting,
             slots,
             event_counts,
-            registered: matches!(C::KIND, SyncKind::Flags) && event_count::register_membarrier(),
+            registered: matches!(C::KIND, SyncKind::Flags) && fabric::membarrier::register(),
             lease: Lease::new(&self.header().returned),
         })
     }

@@ -21,11 +21,12 @@ use thiserror::Error;
 use crate::call::Call;
 use crate::event_queue::{Event, EventQueue};
 use crate::machine::{LinkKind, Machine};
-use crate::memory::{Memory, Slots, schedule_bytes};
+use crate::memory::{Memory, Slots};
 use crate::network::Network;
 use crate::rank::Rank;
 use crate::report::{Outcome, Traffic};
 use crate::segment::{Awaited, Segment};
+use crate::steps::Library;
 use crate::time::Time;
 
 /// Why a simulation gave no result.
@@ -87,8 +88,8 @@ struct Posted {
 struct Crossing {
     ranks: (u32, u32),
     bytes: u64,
-    /// An eager send, or the number of the receive of another one.
-    what: Result<Posted, u32>,
+    /// An eager send, or the numbers of receive and send of another one.
+    what: Result<Posted, (u32, u32)>,
 }
 
 /// What is posted between two ranks: sends or receives, never both.
@@ -103,6 +104,7 @@ pub struct Simulation<'m> {
     machine: &'m Machine,
     call: Call,
     ranks: Vec<Rank>,
+    library: Library,
     segments: Vec<Segment>,
     network: Network,
     /// By their numbers; those of messages that have arrived are used again.
@@ -142,19 +144,22 @@ impl<'m> Simulation<'m> {
         let hosts = topology.groups(Level::Host);
         let segments =
             (0..hosts).map(|host| Segment::new(topology.members(Level::Host, host))).collect();
+        let mut library = Library::default();
         let ranks = (0..size)
             .map(|rank| {
                 let host = topology.group_of(Level::Host, rank);
                 let local = topology.members(Level::Host, host);
                 let member = local.partition_point(|&other| other < rank) as u32;
                 let memory = carries_data.then(|| Box::new(Memory::new(&call, rank, size)));
-                Rank::new(schedule(rank), (host, member), memory)
+                let steps = library.steps(&schedule(rank), |local| cost(machine, &call, local));
+                Rank::new(steps, (host, member), memory)
             })
             .collect();
         Ok(Simulation {
             machine,
             call,
             ranks,
+            library,
             segments,
             network: Network::new(machine.hosts),
             crossing: Vec::new(),
@@ -182,17 +187,16 @@ impl<'m> Simulation<'m> {
     fn outcome(self) -> Result<Outcome, SimulationError> {
         let mut stuck = self.ranks.iter().enumerate().filter(|(_, rank)| !rank.is_finished());
         if let Some((rank, state)) = stuck.next() {
-            let (rank, round, others) = (rank as u32, state.round, stuck.count());
+            let (rank, round, others) = (rank as u32, state.strands[0].round, stuck.count());
             return Err(SimulationError::Deadlock { rank, round, others });
         }
         self.check()?;
-        let schedules = || self.ranks.iter().map(|rank| &rank.schedule);
         Ok(Outcome {
             time: self.ranks.iter().map(|rank| rank.clock).max().unwrap_or_default(),
             traffic: self.traffic,
             is_checked: self.ranks.iter().all(|rank| rank.memory.is_some()),
-            schedule_bytes: schedules().map(schedule_bytes).max().unwrap_or(0),
-            temp_bytes: schedules().map(Schedule::temp).max().unwrap_or(0),
+            schedule_bytes: self.library.schedule_bytes,
+            temp_bytes: self.library.temp_bytes,
             events: self.events.count(),
         })
     }
@@ -230,11 +234,11 @@ impl<'m> Simulation<'m> {
                 state.clock = self.now;
                 return self.advance(rank);
             }
-            Event::Sent => state.open -= 1,
+            Event::Sent(index) => state.strand_of(index).open -= 1,
             Event::Reached(crossing) => return self.receive(crossing),
-            Event::Arrived(index) => {
-                state.open -= 1;
-                let message = state.schedule.messages()[index as usize];
+            Event::Arrived(index, sent) => {
+                state.strand_of(index).open -= 1;
+                let message = self.library.message(&state.steps, index);
                 let from = message.with.rank();
                 let kind = self.machine.link_kind(rank, from);
                 let link = self.machine.link(kind);
@@ -243,7 +247,7 @@ impl<'m> Simulation<'m> {
                     let bytes = self.call.bytes_of(&message.span);
                     state.clock += link.transfer(bytes);
                     if bytes > self.machine.eager_max {
-                        self.events.push(state.clock + link.latency, from, Event::Sent);
+                        self.events.push(state.clock + link.latency, from, Event::Sent(sent));
                     }
                 }
                 if let Some(data) = self.in_flight.remove(&(rank, index)) {
@@ -264,46 +268,65 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// Takes a rank as far as it gets at this moment.
+    /// Takes a rank as far as it gets at this moment. What it has beside the main strand comes
+    /// first: other hosts wait for its messages.
     fn advance(&mut self, rank: u32) {
         loop {
             let state = &self.ranks[rank as usize];
-            if state.is_finished() {
-                return;
-            }
             if state.clock > self.now {
                 let clock = state.clock;
                 return self.wake(rank, clock);
             }
-            let is_done = match state.sync() {
-                SegSync::None => self.exchange(rank),
-                sync => self.synchronise(rank, sync),
-            };
-            if !is_done {
+            if !self.step(rank, 1) && !self.step(rank, 0) {
                 return;
             }
         }
     }
 
+    /// Lets a rank do one thing in a strand. Returns false if that must wait.
+    fn step(&mut self, rank: u32, of: usize) -> bool {
+        let state = &self.ranks[rank as usize];
+        match state.sync(of) {
+            None => false,
+            Some(_) if state.strands[of].has_begun_locals => self.run_round(rank, of),
+            Some(SegSync::None) => self.exchange(rank, of),
+            Some(sync) => !state.waits_in_segment && self.synchronise(rank, sync),
+        }
+    }
+
     /// Posts one message, or ends a round of messages. Returns false if the rank must wait.
-    fn exchange(&mut self, rank: u32) -> bool {
-        if let Some((index, message)) = self.ranks[rank as usize].next_message() {
-            let state = &mut self.ranks[rank as usize];
-            state.next += 1;
-            state.open += 1;
+    fn exchange(&mut self, rank: u32, of: usize) -> bool {
+        let state = &mut self.ranks[rank as usize];
+        if let Some(index) = state.next_message(of) {
+            let message = self.library.message(&state.steps, index);
+            state.strands[of].next += 1;
             match message.direction {
                 Direction::Send => self.post_send(rank, index, &message),
                 Direction::Recv => self.post_recv(rank, index, &message),
             }
             return true;
         }
-        let state = &self.ranks[rank as usize];
-        if state.open > 0 {
-            self.run_locals(rank, state.early_locals());
-            return false;
+        if state.strands[of].open > 0 {
+            let early = state.early_locals(of);
+            // Afterwards the processor may be busy.
+            let has_run = !early.is_empty();
+            self.run_locals(rank, of, early);
+            return has_run;
         }
-        self.run_locals(rank, state.locals());
-        self.ranks[rank as usize].end_round();
+        self.run_round(rank, of)
+    }
+
+    /// Runs local steps of the round of a strand, and ends it with the last one.
+    fn run_round(&mut self, rank: u32, of: usize) -> bool {
+        let state = &self.ranks[rank as usize];
+        let (next, all) = (state.next_locals(of), state.locals(of));
+        let is_last = next == all;
+        self.run_locals(rank, of, next);
+        let state = &mut self.ranks[rank as usize];
+        state.strands[of].has_begun_locals = !is_last;
+        if is_last {
+            state.end_round(of);
+        }
         true
     }
 
@@ -316,6 +339,8 @@ impl<'m> Simulation<'m> {
         let call = self.call;
         let state = &mut self.ranks[rank as usize];
         let is_eager = bytes <= self.machine.eager_max;
+        // An eager send is done when the processor is.
+        state.strand_of(index).open += u32::from(!is_eager);
         state.clock += link.overhead;
         if is_eager && !kind.is_inter_host() {
             state.clock += link.transfer(bytes);
@@ -323,12 +348,9 @@ impl<'m> Simulation<'m> {
         let clock = state.clock;
         let data = state.memory.as_mut().map(|memory| memory.read(&call, &message.span, None));
         let send = Posted { index, at: clock + link.latency, data };
-        if is_eager {
-            self.events.push(clock, rank, Event::Sent);
-            if kind.is_inter_host() {
-                self.cross(Crossing { ranks: (rank, to), bytes, what: Ok(send) }, clock);
-                return;
-            }
+        if is_eager && kind.is_inter_host() {
+            self.cross(Crossing { ranks: (rank, to), bytes, what: Ok(send) }, clock);
+            return;
         }
         self.match_send((rank, to), send, bytes);
     }
@@ -349,6 +371,7 @@ impl<'m> Simulation<'m> {
     fn post_recv(&mut self, rank: u32, index: u32, message: &Message) {
         let from = message.with.rank();
         let bytes = self.call.bytes_of(&message.span);
+        self.ranks[rank as usize].strand_of(index).open += 1;
         let recv = Posted { index, at: self.now, data: None };
         let pair = match self.pairs.entry((from, rank)) {
             Entry::Occupied(pair) => pair.into_mut(),
@@ -371,11 +394,11 @@ impl<'m> Simulation<'m> {
         if kind.is_inter_host() && bytes > self.machine.eager_max {
             // The receiver has the sender's request, and asks for the data.
             let asked = arrived + self.machine.link(kind).latency;
-            let what = Err(recv.index);
+            let what = Err((recv.index, send.index));
             let left = self.cross(Crossing { ranks: (from, to), bytes, what }, asked);
-            self.events.push(left, from, Event::Sent);
+            self.events.push(left, from, Event::Sent(send.index));
         } else {
-            self.events.push(arrived, to, Event::Arrived(recv.index));
+            self.events.push(arrived, to, Event::Arrived(recv.index, send.index));
         }
     }
 
@@ -403,26 +426,28 @@ impl<'m> Simulation<'m> {
         let arrived = self.network.receive(self.machine.host_of(to), link, bytes, self.now);
         match what {
             Ok(send) => self.match_send((from, to), Posted { at: arrived, ..send }, bytes),
-            Err(index) => self.events.push(arrived, to, Event::Arrived(index)),
+            Err((recv, send)) => self.events.push(arrived, to, Event::Arrived(recv, send)),
         }
     }
 
-    /// Runs local steps of the round.
-    fn run_locals(&mut self, rank: u32, steps: Range<u32>) {
+    /// Runs local steps of the round of a strand.
+    fn run_locals(&mut self, rank: u32, of: usize, steps: Range<u32>) {
         let call = self.call;
         let state = &mut self.ranks[rank as usize];
         let (host, round) = (state.segment.0 as usize, state.segment_round);
-        state.next_local = state.next_local.max(steps.end);
+        let strand = &mut state.strands[of];
+        strand.next_local = strand.next_local.max(steps.end);
+        if !steps.is_empty() {
+            state.clock += self.library.cost(&state.steps, strand.round, steps.clone());
+        }
+        let Some(memory) = &mut state.memory else { return };
         for index in steps {
-            let local = state.schedule.locals()[index as usize];
-            state.clock += cost(self.machine, &call, &local);
-            if let Some(memory) = &mut state.memory {
-                if touches_slots(&local) {
-                    let run = |slots: &mut Slots| memory.run(&call, &local, Some(slots));
-                    self.segments[host].with_slots(round, run);
-                } else {
-                    memory.run(&call, &local, None);
-                }
+            let local = self.library.local(&state.steps, strand.round, index);
+            if touches_slots(&local) {
+                let run = |slots: &mut Slots| memory.run(&call, &local, Some(slots));
+                self.segments[host].with_slots(round, run);
+            } else {
+                memory.run(&call, &local, None);
             }
         }
     }
@@ -433,9 +458,12 @@ impl<'m> Simulation<'m> {
         let round = self.ranks[rank as usize].segment_round;
         match sync {
             SegSync::Acquire | SegSync::WaitFor(_) | SegSync::WaitAll => {
-                let Some(clock) = self.await_in_segment(rank, sync) else { return false };
-                self.ranks[rank as usize].clock = clock.max(self.now);
-                self.run_locals(rank, self.ranks[rank as usize].locals());
+                let clock = self.await_in_segment(rank, sync);
+                let state = &mut self.ranks[rank as usize];
+                state.waits_in_segment = clock.is_none();
+                let Some(clock) = clock else { return false };
+                state.clock = clock.max(self.now);
+                return self.run_round(rank, 0);
             }
             SegSync::Next => {
                 self.segments[host].leave(round);
@@ -445,7 +473,7 @@ impl<'m> Simulation<'m> {
                 self.arrive(rank, host, round, sync == SegSync::Arrive);
             }
         }
-        self.ranks[rank as usize].end_round();
+        self.ranks[rank as usize].end_round(0);
         true
     }
 
@@ -495,12 +523,13 @@ impl<'m> Simulation<'m> {
         let is_last = self.segments[host].arrive(round, member, self.now, counts);
         let mut woken = self.segments[host].wake_for(round, member);
         if is_last {
-            self.run_locals(rank, self.ranks[rank as usize].locals());
+            self.run_locals(rank, 0, self.ranks[rank as usize].locals(0));
             let now = self.ranks[rank as usize].clock;
             woken.append(&mut self.segments[host].complete(round, now));
         }
         let at = self.ranks[rank as usize].clock;
         for rank in woken {
+            self.ranks[rank as usize].waits_in_segment = false;
             self.wake(rank, at);
         }
     }

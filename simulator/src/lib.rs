@@ -25,6 +25,7 @@ pub mod plot;
 mod rank;
 pub mod report;
 mod segment;
+mod steps;
 pub mod time;
 
 pub use call::{Call, Operation};

@@ -1,6 +1,6 @@
 //! The bytes of one rank, where data is carried.
 
-use collectives::{Local, Schedule, Space, Span};
+use collectives::{Local, Space, Span};
 
 use crate::call::Call;
 
@@ -93,11 +93,4 @@ impl Memory {
             }
         }
     }
-}
-
-/// Bytes that a schedule occupies in memory.
-pub(crate) fn schedule_bytes(schedule: &Schedule) -> usize {
-    size_of_val(schedule.messages())
-        + size_of_val(schedule.locals())
-        + size_of_val(schedule.rounds())
 }

@@ -49,7 +49,7 @@ fn scatter_and_collect(
     collect: fn(&mut Builder, Tree, Extent),
 ) {
     let tree = Tree::binomial(pos, root);
-    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    let bytes = b.bytes_of(data);
     if tree.node == 0 {
         b.copy(data, bytes);
     }
@@ -144,7 +144,7 @@ fn pipeline(
     data: Extent,
     piece_bytes: u64,
 ) {
-    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    let bytes = b.bytes_of(data);
     if parent.is_none() {
         b.copy(data, bytes);
     }

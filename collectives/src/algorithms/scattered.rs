@@ -15,7 +15,7 @@ use crate::shape::{Extent, piece};
 pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     let others: Vec<u32> = Position::new(root, pos.size).others().collect();
     let parts = others.len() as u64;
-    let bytes = data.as_bytes().unwrap_or_else(|| b.packed(data.bytes()));
+    let bytes = b.bytes_of(data);
     let part = |index: u32| bytes.range(&piece(bytes.count, parts, index.into()));
     let Some(me) = others.iter().position(|&rank| rank == pos.rank) else {
         b.copy(data, bytes);

@@ -132,6 +132,55 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
     }
 }
 
+/// From so many ranks on, reading a line of each takes longer than a second round.
+const TWO_ROUNDS_RANKS: u32 = 17;
+
+/// Returns whether it is a barrier or an allreduce of many ranks, which is faster in two rounds.
+pub fn takes_two_rounds(args: &CollArgs, size: u32) -> bool {
+    size >= TWO_ROUNDS_RANKS && matches!(args, CollArgs::Barrier | CollArgs::Allreduce { .. })
+}
+
+/// Writes this rank's part in two rounds. The ranks are the rows of a square. In the first round a
+/// rank reads the slots of the row with the number of its column, and writes their sum into its
+/// own; therefore in the second one each row has the sums of all rows, in order.
+pub fn write_in_two_rounds(b: &mut Builder, args: &CollArgs, pos: Position) {
+    let Position { rank: me, size, .. } = pos;
+    let side = size.isqrt() + u32::from(size.isqrt().pow(2) < size);
+    let (rows, column) = (size.div_ceil(side), me % side);
+    // The last row may be too short to have all sums.
+    let row = (me / side).min(size / side - 1) * side;
+    let (first, second) = (column * side..size.min((column + 1) * side), row..row + rows);
+    let vector = match *args {
+        CollArgs::Allreduce { input, output, .. } => Some((input, output)),
+        _ => None,
+    };
+    let slots = Slots { members: size };
+    let sum = |b: &mut Builder, space, ranks: &Range<u32>, out: Extent| {
+        let slot = |rank| Extent { space, disp: slots.at(rank), ..out };
+        match ranks.len() as u32 - 1 {
+            0 => b.copy(slot(ranks.start), out),
+            others => {
+                let (left, distance) = (slot(ranks.start), flags_stride(size) as i64);
+                b.reduce_into(left, others, distance, slot(ranks.end - 1), out);
+            }
+        }
+    };
+    let own = |like| Extent { space: Space::CollSegment, disp: slots.at(me), ..like };
+    let awaited =
+        |ranks: &Range<u32>| Awaits::Some(Awaited::range(ranks.start, ranks.len() as u32));
+    b.reserve_slot(block(args, size));
+    b.sync(SegSync::Acquire);
+    vector.iter().for_each(|&(input, _)| b.copy(input, own(input)));
+    arrive(b, if column < rows { awaited(&first) } else { Awaits::None });
+    b.segment_stage();
+    b.sync(SegSync::Acquire);
+    for (input, _) in vector.iter().filter(|_| column < rows) {
+        sum(b, Space::PreviousSlots, &first, own(*input));
+    }
+    arrive(b, awaited(&second));
+    vector.iter().for_each(|&(_, output)| sum(b, Space::CollSegment, &second, output));
+}
+
 /// This rank arrives, and awaits the last `many` ranks.
 pub fn await_last(b: &mut Builder, size: u32, many: u32) {
     b.sync(SegSync::Acquire);

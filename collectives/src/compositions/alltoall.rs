@@ -3,7 +3,7 @@
 
 use fabric::CollectiveKind;
 
-use super::Levels;
+use super::levels::Levels;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::shape::{Extent, joined};

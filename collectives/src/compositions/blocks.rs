@@ -4,7 +4,7 @@
 //! Where the blocks of a group are not one run of memory, they travel packed, in the order of
 //! groups. Whether they are concerns one rank only: messages carry the same bytes.
 
-use super::Levels;
+use super::levels::Levels;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::shape::{Extent, joined};

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::Levels;
+use super::levels::Levels;
 use crate::algorithms::Tree;
 use crate::algorithms::radix::{self, Nodes};
 use crate::builder::Builder;

@@ -1,7 +1,7 @@
 //! Compositions of barrier, broadcast and reductions in which one rank of each group speaks for all
 //! of its ranks.
 
-use super::Levels;
+use super::levels::Levels;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::shape::Extent;

@@ -1,6 +1,6 @@
 //! Compositions of reduce_scatter and reduce_scatter_block.
 
-use super::{Levels, REDUCE_SCATTER};
+use super::levels::{Levels, REDUCE_SCATTER};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::shape::Extent;
@@ -73,7 +73,7 @@ pub(super) fn lanes(
         output,
         commutative: true,
     };
-    levels.in_group(b, &scatter(ordered, &of_lanes, part));
+    levels.in_group_by_parts(b, &scatter(ordered, &of_lanes, part));
     let lane = &lanes[levels.me as usize];
     let of_members: Vec<u64> = lane.iter().map(count_of).collect();
     levels.between(b, lane, &scatter(part, &of_members, output));

@@ -10,6 +10,10 @@ use crate::schedule::{Local, SegSync};
 use crate::shape::{Space, Span, Strided};
 use crate::signature;
 
+/// The least bytes of a piece of an early copy, and the most pieces.
+const EARLY_PIECE: u64 = 64 << 10;
+const EARLY_PIECES: u64 = 16;
+
 /// How far a collective has come in its schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
@@ -23,6 +27,8 @@ pub(super) struct Cursor {
     pub(super) round: usize,
     /// The next local step to run, of all.
     pub(super) next_local: usize,
+    /// Bytes of the next local step that are copied already, see [`Cursor::run_early`].
+    pub(super) copied: u64,
     /// The call as members of the segment compare it.
     pub(super) signature: u64,
 }
@@ -67,8 +73,15 @@ impl Cursor {
         };
         signature = signature::after(signature, before);
         let first_segment_round = segment_round;
-        let (round, next_local) = (0, 0);
-        Cursor { first_segment_round, segment_round, segment_end, round, next_local, signature }
+        Cursor {
+            first_segment_round,
+            segment_round,
+            segment_end,
+            round: 0,
+            next_local: 0,
+            copied: 0,
+            signature,
+        }
     }
 
     /// Leaves the segment.
@@ -237,6 +250,29 @@ impl Cursor {
         self.round += 1;
     }
 
+    /// Copies a piece of the next local step before `end`, while messages are under way. Between
+    /// pieces they progress. Returns false if there is no such step.
+    pub(super) fn run_early(&mut self, plan: &Plan, end: usize, scratch: Option<&Scratch>) -> bool {
+        let next = plan.schedule().locals()[..end].get(self.next_local);
+        let Some(Local::Copy { from, to }) = next else {
+            debug_assert!(next.is_none(), "early steps are copies");
+            return false;
+        };
+        let [from, to] = [from, to].map(|span| self.buffer(plan, span, scratch));
+        let len = from.len().min(to.len());
+        let piece = EARLY_PIECE.max(len / EARLY_PIECES).min(len - self.copied);
+        let [from_part, to_part] = [&from, &to].map(|buffer| buffer.part(self.copied, piece));
+        match from_part.zip(to_part) {
+            Some((from, to)) => self.copied += to.copy_from(&from),
+            // An element with gaps is not cut.
+            None => self.copied = to.copy_from(&from),
+        }
+        if self.copied == len {
+            (self.next_local, self.copied) = (self.next_local + 1, 0);
+        }
+        true
+    }
+
     /// Runs the local steps up to `end`. Where one calls a user's function, returns its operands.
     #[inline]
     pub(super) fn run_locals(
@@ -245,6 +281,9 @@ impl Cursor {
         end: usize,
         scratch: Option<&Scratch>,
     ) -> Option<(Strided, Span)> {
+        while self.copied > 0 {
+            self.run_early(plan, end, scratch);
+        }
         while self.next_local < end {
             let step = plan.schedule().locals()[self.next_local];
             self.next_local += 1;

@@ -13,19 +13,19 @@ use crate::signature;
 /// for ever. With `tells_all`, members that this rank gets data from are notified as well; not
 /// where a process has failed, which they find out by themselves. A member that already has its
 /// part of this round ignores the notice. Members of the segment that are not in this collective
-/// yet ask once they wait in it.
+/// yet ask once they wait in it. `strands`: the running round of each, and one past its last one.
 pub(super) fn give_up<T: HybridGet>(
     plan: &Plan,
-    cursor: &Cursor,
+    strands: impl Iterator<Item = (usize, usize)>,
     sequence: i32,
     tells_all: bool,
     pt2pt: &mut Engine,
     endpoint: &mut T,
 ) {
     let schedule = plan.schedule();
-    let before = cursor.round.checked_sub(1);
-    let first = before.map_or(0, |before| schedule.rounds()[before].messages as usize);
-    for message in &schedule.messages()[first..] {
+    let rest =
+        |(round, end)| &schedule.messages()[schedule.start_of(round).0..schedule.start_of(end).0];
+    for message in strands.flat_map(rest) {
         let Some(to) = plan.peer(message.with) else { continue };
         if message.direction == Direction::Recv {
             if tells_all {

@@ -1,10 +1,12 @@
-//! One running collective: its messages, its local steps, its synchronisation.
+//! One running collective: its messages, its local steps, its synchronisation. Where its schedule
+//! has two strands, they take turns: one runs, the other one is put aside ([`Strand`]).
 //!
 //! States ([`State`]): *messages* of the current round are posted and waited for, or the round
-//! waits for the segment. Then its *local* steps run. A user's reduction is *away* in a
-//! [`UserCall`]. After a fault the collective is *failing* until the messages under way have ended.
-//! It is *over* until its result is taken. What a failed one has left to do in its segment is an
-//! entry of its own, which is *leaving*.
+//! waits for the segment or for the other strand. Then its *local* steps run. A strand is *done*
+//! before the other one. A user's reduction is *away* in a [`UserCall`]. After a fault the
+//! collective is *failing* until the messages under way have ended. It is *over* until its result
+//! is taken. What a failed one has left to do in its segment is an entry of its own, which is
+//! *leaving*.
 
 use fabric::{Collective, HybridGet, Peer};
 use objects::scratch::Scratch;
@@ -16,7 +18,7 @@ use super::cursor::{Cursor, SyncResult};
 use super::failure;
 use super::user_call::UserCall;
 use crate::plan::{Plan, Reduction};
-use crate::schedule::{Direction, Member, Message, SegSync};
+use crate::schedule::{Direction, Member, Message, Round, Schedule, SegSync};
 use crate::shape::{Span, Strided};
 use crate::signature;
 
@@ -31,8 +33,13 @@ pub(super) struct Running {
     pub(super) cursor: Cursor,
     /// The next message to post, of all.
     next_message: usize,
+    /// One past the last round of the strand that runs.
+    end: usize,
     /// Messages under way.
-    pub(super) open: Vec<RequestId>,
+    open: Vec<RequestId>,
+    /// The other strand, if the schedule has two. Between steps it is the main one that runs, until
+    /// it is done.
+    aside: Option<Strand>,
     pub(super) scratch: Option<Scratch>,
     /// The result will not be taken.
     pub(super) detached: bool,
@@ -46,12 +53,28 @@ pub(super) struct Running {
     has_arrived: bool,
 }
 
+/// A strand that does not run: what [`Running`] has of the one that does.
+struct Strand {
+    state: State,
+    round: usize,
+    next_local: usize,
+    copied: u64,
+    next_message: usize,
+    end: usize,
+    open: Vec<RequestId>,
+}
+
+/// The lists of requests of both strands, for their memory.
+pub(super) type OpenLists = [Vec<RequestId>; 2];
+
 /// See the module.
 pub(super) enum State {
     /// Posts and awaits the messages of the round, or waits for the segment.
     Messages,
     /// Runs the local steps of the round.
     Locals,
+    /// This strand has come to its end, the other one has not.
+    Done,
     /// A user's function has been handed out.
     Away,
     /// Waits for the messages under way to end.
@@ -81,16 +104,26 @@ impl Running {
         plan: Plan,
         sequence: i32,
         cursor: Cursor,
-        open: Vec<RequestId>,
+        [open, other]: OpenLists,
         scratch: Option<Scratch>,
     ) -> Running {
+        let schedule = plan.schedule();
+        let end = schedule.main_rounds();
+        let aside = schedule.has_two_strands().then(|| {
+            let (next_message, next_local) = schedule.start_of(end);
+            let (state, round) = (State::Messages, end);
+            let end = schedule.rounds().len();
+            Strand { state, round, next_local, copied: 0, next_message, end, open: other }
+        });
         Running {
             plan,
             sequence,
             state: State::Messages,
             cursor,
             next_message: 0,
+            end,
             open,
+            aside,
             scratch,
             detached: false,
             before: signature::before(cursor.signature),
@@ -109,8 +142,8 @@ impl Running {
         let has_left = self.cursor.leave_early(&self.plan, &mut has_arrived, &mut pushed);
         let rest = (!has_left).then(|| {
             let plan = self.plan.clone();
-            let rest = Running::new(plan, self.sequence, self.cursor, Vec::new(), None);
-            Running { state: State::Leaving, detached: true, has_arrived, ..rest }
+            let rest = Running::new(plan, self.sequence, self.cursor, OpenLists::default(), None);
+            Running { state: State::Leaving, aside: None, detached: true, has_arrived, ..rest }
         });
         (rest, pushed)
     }
@@ -125,9 +158,81 @@ impl Running {
         matches!(self.state, State::Messages | State::Locals | State::Away)
     }
 
-    /// Does all that needs no waiting. A user's function is handed out if `may_call`, otherwise
-    /// left where it is.
+    /// Does all that needs no waiting; of two strands at most a few local steps each, for messages
+    /// must progress between them. A user's function is handed out if `may_call`, otherwise left
+    /// where it is.
     pub(super) fn step<T: HybridGet>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        id: CollectiveId,
+        may_call: bool,
+        moved: &mut bool,
+    ) -> Step {
+        match self.aside {
+            None => self.run(pt2pt, endpoint, id, may_call, moved),
+            Some(_) => self.run_both(pt2pt, endpoint, id, may_call, moved),
+        }
+    }
+
+    /// Runs both strands, each as far as it gets.
+    #[inline(never)]
+    fn run_both<T: HybridGet>(
+        &mut self,
+        pt2pt: &mut Engine,
+        endpoint: &mut T,
+        id: CollectiveId,
+        may_call: bool,
+        moved: &mut bool,
+    ) -> Step {
+        for _ in 0..2 {
+            match self.run(pt2pt, endpoint, id, may_call, moved) {
+                Step::Blocked if self.aside.is_some() && !matches!(self.state, State::Away) => {
+                    self.swap();
+                }
+                step => return step,
+            }
+        }
+        self.prefer_main();
+        Step::Blocked
+    }
+
+    /// Puts the strand that runs aside, and takes the other one.
+    fn swap(&mut self) {
+        let Some(aside) = &mut self.aside else { return };
+        std::mem::swap(&mut self.state, &mut aside.state);
+        std::mem::swap(&mut self.cursor.round, &mut aside.round);
+        std::mem::swap(&mut self.cursor.next_local, &mut aside.next_local);
+        std::mem::swap(&mut self.cursor.copied, &mut aside.copied);
+        std::mem::swap(&mut self.next_message, &mut aside.next_message);
+        std::mem::swap(&mut self.end, &mut aside.end);
+        std::mem::swap(&mut self.open, &mut aside.open);
+    }
+
+    fn is_main(&self) -> bool {
+        self.end == self.plan.schedule().main_rounds()
+    }
+
+    /// Takes the main strand, or if it is done the other one.
+    fn prefer_main(&mut self) {
+        if !self.is_main() {
+            self.swap();
+        }
+        if matches!(self.state, State::Done) {
+            self.swap();
+        }
+    }
+
+    /// The lists of requests, those of the main strand first, for their memory.
+    pub(super) fn take_lists(&mut self) -> OpenLists {
+        let is_main = self.is_main();
+        let open = std::mem::take(&mut self.open);
+        let other = self.aside.take().map_or(Vec::new(), |aside| aside.open);
+        if is_main { [open, other] } else { [other, open] }
+    }
+
+    /// Does what the strand that runs can do without waiting.
+    fn run<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
         endpoint: &mut T,
@@ -145,11 +250,16 @@ impl Running {
                 State::Locals => {
                     *moved = true;
                     match self.run_locals(id, may_call) {
+                        None if self.has_locals() => {}
                         None => self.next_round(),
                         Some(call) => return call,
                     }
+                    if self.aside.is_some() && !matches!(self.state, State::Over(_)) {
+                        // The other strand may go on, and messages may progress.
+                        return Step::Blocked;
+                    }
                 }
-                State::Away => return Step::Blocked,
+                State::Away | State::Done => return Step::Blocked,
                 State::Failing(_) => {
                     self.reap(pt2pt, moved);
                     if !self.open.is_empty() {
@@ -185,10 +295,14 @@ impl Running {
         endpoint: &mut T,
         moved: &mut bool,
     ) -> bool {
-        let Some(round) = self.plan.schedule().rounds().get(self.cursor.round).copied() else {
+        let rounds = &self.plan.schedule().rounds()[..self.end];
+        let Some(round) = rounds.get(self.cursor.round).copied() else {
             self.end();
             return true;
         };
+        if round.after > 0 && !self.may_begin(&round) {
+            return false;
+        }
         if round.sync != SegSync::None {
             return self.sync(pt2pt, endpoint, round.sync, moved);
         }
@@ -213,10 +327,14 @@ impl Running {
             self.state = State::Locals;
             return true;
         }
-        let user_call =
-            self.cursor.run_locals(&self.plan, round.early as usize, self.scratch.as_ref());
-        debug_assert!(user_call.is_none(), "early steps are copies");
+        let early = round.early as usize;
+        *moved |= self.cursor.run_early(&self.plan, early, self.scratch.as_ref());
         false
+    }
+
+    /// True when the rounds of the other strand that a round waits for are over.
+    fn may_begin(&self, round: &Round) -> bool {
+        self.aside.as_ref().is_none_or(|aside| aside.round >= round.after as usize)
     }
 
     /// Synchronises with the segment before the local steps of a round; true when the state has
@@ -292,7 +410,7 @@ impl Running {
     /// The first of its rounds of the segment, if it waits in one of them. All members of the same
     /// collective have the same first round, wherever they are in it.
     pub(super) fn first_round(&self) -> Option<u64> {
-        let is_there = self.open.is_empty() && self.plan.segment().is_some();
+        let is_there = self.open().next().is_none() && self.plan.segment().is_some();
         is_there.then_some(self.cursor.first_segment_round)
     }
 
@@ -305,9 +423,15 @@ impl Running {
         (1..1 << (Notice::ROUND_BITS - 1)).contains(&behind)
     }
 
+    /// Messages under way, of both strands.
+    fn open(&self) -> impl Iterator<Item = RequestId> {
+        let aside = self.aside.iter().flat_map(|aside| &aside.open);
+        self.open.iter().chain(aside).copied()
+    }
+
     /// The members that the collective waits for, at most [`MAX_MISSING`].
     pub(super) fn missing_members(&self, pt2pt: &Engine) -> Vec<Peer> {
-        let messages = self.open.iter().filter_map(|&request| pt2pt.blocked_on(request));
+        let messages = self.open().filter_map(|request| pt2pt.blocked_on(request));
         let peers = messages.filter_map(|message| {
             message.peer.or_else(|| self.plan.peer(Member::from_wire(message.source?)))
         });
@@ -337,16 +461,36 @@ impl Running {
         peers.take(MAX_MISSING).collect()
     }
 
-    /// True when it waits for the segment, and what it waits for has happened.
+    /// True when it waits for the segment, and what it waits for has happened; or one of its
+    /// strands waits for nothing that a transport reports.
     pub(super) fn is_due(&self) -> bool {
         if let State::Leaving = self.state {
             return self.cursor.is_left(&self.plan, self.has_arrived);
         }
-        let round = self.plan.schedule().rounds().get(self.cursor.round);
-        matches!(self.state, State::Messages)
-            && round.is_some_and(|round| {
-                round.sync != SegSync::None && self.cursor.is_due(&self.plan, round.sync)
+        let is_due = |state: &State, round: Option<&Round>| {
+            matches!(state, State::Messages)
+                && round.is_some_and(|round| {
+                    round.sync != SegSync::None && self.cursor.is_due(&self.plan, round.sync)
+                })
+        };
+        let rounds = self.plan.schedule().rounds();
+        let Some(aside) = &self.aside else {
+            return is_due(&self.state, rounds.get(self.cursor.round));
+        };
+        // A round that has begun, or must not begin, waits.
+        let may_begin = |at: usize, end: usize, next: usize, other: usize| {
+            rounds[..end].get(at).filter(|round| {
+                other >= round.after as usize && next == self.plan.schedule().start_of(at).0
             })
+        };
+        let here = may_begin(self.cursor.round, self.end, self.next_message, aside.round);
+        let there = may_begin(aside.round, aside.end, aside.next_message, self.cursor.round);
+        [(&self.state, here), (&aside.state, there)].into_iter().any(|(state, round)| {
+            matches!(state, State::Locals)
+                || is_due(state, round)
+                || matches!(state, State::Messages)
+                    && round.is_some_and(|round| round.sync == SegSync::None)
+        })
     }
 
     /// Looks for a message of this very collective where its schedule has none: the sender is in
@@ -447,19 +591,33 @@ impl Running {
         if let Fault::Mismatched { ours: call, .. } | Fault::Sizes { call, .. } = &mut *fault {
             call.bytes = call.bytes.or(self.plan.call().bytes);
         }
+        let aside = self.aside.as_ref().map(|aside| (aside.round, aside.end));
+        let strands = [Some((self.cursor.round, self.end)), aside];
+        if !self.is_main() {
+            self.swap();
+        }
+        if let Some(aside) = &mut self.aside {
+            self.open.append(&mut aside.open);
+        }
+        self.aside = None;
         self.open.iter().for_each(|&request| pt2pt.cancel(endpoint, request));
         self.has_failed = true;
         let is_dead = matches!(*fault, Fault::PeerFailed(_));
         if !(is_dead && pt2pt.all_learn_of_failures()) {
-            failure::give_up(&self.plan, &self.cursor, self.sequence, !is_dead, pt2pt, endpoint);
+            let strands = strands.into_iter().flatten();
+            failure::give_up(&self.plan, strands, self.sequence, !is_dead, pt2pt, endpoint);
         }
         self.state = State::Failing(fault);
         true
     }
 
-    /// Runs the local steps of the round; `Some` where one calls a user's function.
+    /// Runs the local steps of the round, or some of them; `Some` where one calls a user's
+    /// function.
     fn run_locals(&mut self, id: CollectiveId, may_call: bool) -> Option<Step> {
-        let end = self.plan.schedule().rounds()[self.cursor.round].locals as usize;
+        let mut end = self.plan.schedule().rounds()[self.cursor.round].locals as usize;
+        if self.aside.is_some() {
+            end = end.min(self.cursor.next_local + Schedule::LOCALS_AT_ONCE as usize);
+        }
         let (left, inout) = self.cursor.run_locals(&self.plan, end, self.scratch.as_ref())?;
         if !may_call {
             // Retried by the next `advance`.
@@ -468,6 +626,13 @@ impl Running {
         }
         self.state = State::Away;
         self.user_call(id, &left, &inout).map(Step::User)
+    }
+
+    /// True when local steps of the round have not run.
+    #[inline]
+    fn has_locals(&self) -> bool {
+        let round = &self.plan.schedule().rounds()[self.cursor.round];
+        self.cursor.next_local < round.locals as usize
     }
 
     fn user_call(&self, id: CollectiveId, left: &Strided, inout: &Span) -> Option<UserCall> {
@@ -491,14 +656,18 @@ impl Running {
     }
 
     fn enter_round(&mut self) {
-        match self.cursor.round == self.plan.schedule().rounds().len() {
+        match self.cursor.round == self.end {
             true => self.end(),
             false => self.state = State::Messages,
         }
     }
 
-    /// Ends a collective that has done its work.
+    /// Ends a strand, and if it is the last one the collective, which has done its work.
     fn end(&mut self) {
+        if self.aside.as_ref().is_some_and(|aside| !matches!(aside.state, State::Done)) {
+            self.state = State::Done;
+            return;
+        }
         self.state = State::Over(self.late.take().map_or(Ok(()), Err));
     }
 

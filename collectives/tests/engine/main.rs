@@ -6,6 +6,7 @@ mod cases;
 mod hierarchy;
 mod inline_runs;
 mod levels;
+mod long_vectors;
 mod mismatches;
 mod pieces;
 #[path = "../placement/mod.rs"]

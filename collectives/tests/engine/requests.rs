@@ -4,17 +4,18 @@ use std::ffi::c_void;
 use std::os::raw::c_int;
 use std::sync::Arc;
 
-use collectives::{Edges, Operation, Plan, Thresholds};
-use fabric::Peer;
+use collectives::{Algorithm, Edges, HostSegment, Operation, Plan, Rule, Thresholds};
 use fabric::sim::Options;
+use fabric::{CollectiveKind, Peer};
 use objects::op::{UserFunction, UserOp};
 use objects::{Datatype, Op};
 use pt2pt::Fault;
 
 use crate::cases::{INT64, Inputs, Layout, compose, inputs, reduced, user_op};
+use crate::placement::any_hosts;
 use crate::random::Random;
 use crate::runs::{comms, counter, flags, quiet};
-use crate::world::{Bytes, World, packed};
+use crate::world::{Bytes, World, any_options, packed};
 
 #[test]
 fn a_persistent_collective_is_planned_once_and_started_often() {
@@ -166,6 +167,55 @@ fn the_death_of_a_rank_ends_the_collective_of_ranks_that_wait_for_it() {
         assert!(matches!(*result.unwrap_err(), Fault::PeerFailed(_)));
     }
     assert!(world.ranks[..2].iter().all(|rank| rank.active.is_empty()));
+}
+
+/// A rank dies at any moment of a broadcast whose schedule has two strands. It ends on all others,
+/// some of which may have their data.
+#[test]
+fn a_death_ends_both_strands_of_a_collective() {
+    let failed: usize = (0..200).map(fails_in_two_strands).sum();
+    assert!(failed > 100, "{failed} calls failed in two strands");
+}
+
+/// Returns how many ranks had two strands and learned of the death.
+fn fails_in_two_strands(seed: u64) -> usize {
+    let random = &mut Random(seed);
+    let size = 4 + random.below(6) as u32;
+    let dead = random.below(size.into()) as usize;
+    let death = Some((Peer(dead as u32), 1 + random.below(400)));
+    let segment = [HostSegment::Flags { max: 0 }, HostSegment::Counter { max: u64::MAX }]
+        [random.below(2) as usize];
+    let thresholds = Thresholds { host_segment: Some(segment), ..Thresholds::default() };
+    let mut world = World::new(size, seed, Options { death, ..any_options(random) }, &thresholds);
+    world.place(&any_hosts(size, random));
+    world.prefer(&[Rule::new(CollectiveKind::Bcast, Algorithm::PipelinedLanes)]);
+    let (comms, root) = (&comms(size)[0], random.below(size.into()) as u32);
+    let layouts: Vec<_> = (0..size).map(|_| Layout::new(vec![3000], 0, random, 0)).collect();
+    let mut has_two_strands = Vec::new();
+    let ids: Vec<_> = (0..size as usize)
+        .map(|rank| {
+            let operation = Operation::Bcast { root, data: layouts[rank].data() };
+            let plan = world.plan(rank, &operation, &comms[rank]);
+            has_two_strands.push(plan.schedule().has_two_strands());
+            (rank, world.start(rank, plan, 0))
+        })
+        .collect();
+    let others: Vec<_> = ids.into_iter().filter(|&(rank, _)| rank != dead).collect();
+    let results = world.finish(&others, random);
+    let is_death = |fault: &Fault| matches!(fault, Fault::PeerFailed(_) | Fault::GaveUp { .. });
+    let mut failed = 0;
+    for (&(rank, _), result) in others.iter().zip(results) {
+        if let Err(fault) = result {
+            assert!(is_death(&fault), "seed {seed}, rank {rank}: {fault}");
+            failed += usize::from(has_two_strands[rank]);
+        }
+    }
+    for _ in 0..1000 {
+        others.iter().for_each(|&(rank, _)| _ = world.progress(rank));
+    }
+    let is_idle = |&(rank, _): &(usize, _)| world.ranks[rank].active.is_empty();
+    assert!(others.iter().all(is_idle), "seed {seed}: something is left");
+    failed
 }
 
 #[test]

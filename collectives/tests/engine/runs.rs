@@ -185,6 +185,8 @@ fn run_fan(size: u32, seed: u64) {
 #[test]
 fn several_ranks_of_a_host_send_at_once() {
     for_all(&[2, 3, 5, 8, 9, 13, 17], 40, run_fan);
+    // Ranks of a host come together in two rounds.
+    for_all(&[40, 53], 8, run_fan);
 }
 
 fn for_all(sizes: &[u32], rounds: u64, run: fn(u32, u64)) {

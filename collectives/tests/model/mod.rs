@@ -87,6 +87,15 @@ impl Memory {
     }
 }
 
+/// How far a rank has come in a strand of its schedule.
+struct Strand {
+    round: usize,
+    end: usize,
+    next: usize,
+    /// Messages under way.
+    open: Vec<usize>,
+}
+
 /// One rank: its schedule, its buffers, its types.
 pub(crate) struct RankModel {
     pub(crate) schedule: Schedule,
@@ -94,9 +103,8 @@ pub(crate) struct RankModel {
     pub(crate) recv: Memory,
     pub(crate) types: Vec<Type>,
     pub(crate) temp: Memory,
-    round: usize,
-    next: usize,
-    open: Vec<usize>,
+    /// The main one, and the one beside it.
+    strands: [Strand; 2],
     /// The segment of some ranks, this one's number among its members, and its round there.
     segment: Option<(Segment, u32)>,
     segment_round: u64,
@@ -110,19 +118,23 @@ impl RankModel {
         types: Vec<Type>,
     ) -> RankModel {
         let temp = Memory::new(0, schedule.temp() as i64, 0xdd);
+        let (main, all) = (schedule.main_rounds(), schedule.rounds().len());
+        let strands = [(0, main), (main, all)].map(|(round, end)| {
+            let next = schedule.start_of(round).0;
+            Strand { round, end, next, open: Vec::new() }
+        });
         let rank = RankModel {
             schedule,
             send,
             recv,
             types,
             temp,
-            round: 0,
-            next: 0,
-            open: Vec::new(),
+            strands,
             segment: None,
             segment_round: 0,
         };
         rank.check_overlaps();
+        rank.check_strands();
         rank
     }
 
@@ -181,7 +193,7 @@ impl RankModel {
             SegSync::WaitAll if !segment.is_complete(round) => return false,
             SegSync::Arrive | SegSync::SignalEarly => {
                 if segment.arrive(round, me) {
-                    self.run_locals(reduce);
+                    self.run_locals(0, reduce);
                     segment.complete(round);
                 }
             }
@@ -189,9 +201,9 @@ impl RankModel {
                 segment.leave(round, me);
                 self.segment_round += 1;
             }
-            _ => self.run_locals(reduce),
+            _ => self.run_locals(0, reduce),
         }
-        self.round += 1;
+        self.strands[0].round += 1;
         true
     }
 
@@ -234,20 +246,28 @@ impl RankModel {
         }
     }
 
+    /// The strands exchange messages with different ranks, and only one uses the segment.
+    fn check_strands(&self) {
+        let main = self.schedule.main_rounds();
+        let (first, second) = self.schedule.messages().split_at(self.schedule.start_of(main).0);
+        let is_mixed = |message: &Message| first.iter().any(|other| other.with == message.with);
+        assert!(!second.iter().any(is_mixed), "two strands exchange messages with one rank");
+        assert!(self.schedule.rounds()[main..].iter().all(|round| round.sync == SegSync::None));
+    }
+
     fn finished(&self) -> bool {
-        self.round == self.schedule.rounds().len()
+        self.strands.iter().all(|strand| strand.round == strand.end)
     }
 
     fn message(&self, index: usize) -> Message {
         self.schedule.messages()[index]
     }
 
-    fn run_locals(&mut self, reduce: &dyn Fn(&[u8], &mut [u8])) {
-        let start =
-            self.round.checked_sub(1).map_or(0, |before| self.schedule.rounds()[before].locals);
-        let end = self.schedule.rounds()[self.round].locals;
+    fn run_locals(&mut self, strand: usize, reduce: &dyn Fn(&[u8], &mut [u8])) {
+        let round = self.strands[strand].round;
+        let [(_, start), (_, end)] = [round, round + 1].map(|round| self.schedule.start_of(round));
         for index in start..end {
-            match self.schedule.locals()[index as usize] {
+            match self.schedule.locals()[index] {
                 Local::Copy { from, to } => {
                     let bytes = self.pack(&from);
                     assert_eq!(self.size(&to), bytes.len() as u64);
@@ -296,7 +316,7 @@ pub(crate) fn run(ranks: &mut [RankModel], random: &mut Random, reduce: &dyn Fn(
         assert!(
             idle < 2,
             "deadlock: rounds {:?}",
-            ranks.iter().map(|rank| rank.round).collect::<Vec<_>>()
+            ranks.iter().map(|rank| rank.strands[0].round).collect::<Vec<_>>()
         );
     }
     for rank in &*ranks {
@@ -318,7 +338,7 @@ pub(crate) fn run_without(late: usize, ranks: &mut [RankModel], random: &mut Ran
     assert!(ended.is_none(), "rank {ended:?} does not wait for rank {late}");
 }
 
-/// Lets one rank do one thing; true if there was one.
+/// Lets one rank do one thing in one of its strands; true if there was one.
 fn step(
     ranks: &mut [RankModel],
     me: usize,
@@ -326,36 +346,53 @@ fn step(
     random: &mut Random,
     reduce: &dyn Fn(&[u8], &mut [u8]),
 ) -> bool {
-    if ranks[me].finished() {
+    let first = usize::from(random.chance());
+    [first, 1 - first]
+        .into_iter()
+        .any(|strand| step_strand(ranks, (me, strand), flying, random, reduce))
+}
+
+fn step_strand(
+    ranks: &mut [RankModel],
+    (me, of): (usize, usize),
+    flying: &mut HashMap<(usize, usize), VecDeque<Flying>>,
+    random: &mut Random,
+    reduce: &dyn Fn(&[u8], &mut [u8]),
+) -> bool {
+    let [strand, other] = [of, 1 - of].map(|of| &ranks[me].strands[of]);
+    if strand.round == strand.end {
         return false;
     }
-    let round = ranks[me].schedule.rounds()[ranks[me].round];
+    let round = ranks[me].schedule.rounds()[strand.round];
+    if other.round < round.after as usize && round.after > 0 {
+        return false;
+    }
     if round.sync != SegSync::None {
         return ranks[me].synchronise(round.sync, reduce);
     }
     let end = round.messages as usize;
     let window = ranks[me].schedule.window() as usize;
-    if ranks[me].next < end && ranks[me].open.len() < window {
-        let index = ranks[me].next;
+    if strand.next < end && strand.open.len() < window {
+        let index = strand.next;
         let message = ranks[me].message(index);
+        let mut is_open = true;
         if message.direction == Direction::Send {
             let bytes = ranks[me].pack(&message.span);
             let waiting = random.chance().then_some(index);
             let queue = flying.entry((me, message.with.rank() as usize)).or_default();
-            if waiting.is_some() {
-                ranks[me].open.push(index);
-            }
+            is_open = waiting.is_some();
             queue.push_back(Flying { bytes, waiting });
-        } else {
-            ranks[me].open.push(index);
         }
-        ranks[me].next += 1;
+        let strand = &mut ranks[me].strands[of];
+        strand.open.extend(is_open.then_some(index));
+        strand.next += 1;
         return true;
     }
-    for at in 0..ranks[me].open.len() {
-        let message = ranks[me].message(ranks[me].open[at]);
+    for at in 0..strand.open.len() {
+        let strand = &ranks[me].strands[of];
+        let message = ranks[me].message(strand.open[at]);
         let from = message.with.rank() as usize;
-        if message.direction == Direction::Recv && earliest(&ranks[me], at) {
+        if message.direction == Direction::Recv && earliest(&ranks[me], strand, at) {
             let Some(arrived) = flying.get_mut(&(from, me)).and_then(VecDeque::pop_front) else {
                 continue;
             };
@@ -371,26 +408,29 @@ fn step(
                     arrived.bytes,
                     "a send's data changed under way"
                 );
-                ranks[from].open.retain(|&open| open != index);
+                for strand in &mut ranks[from].strands {
+                    strand.open.retain(|&open| open != index);
+                }
             }
             ranks[me].unpack(&message.span, &arrived.bytes);
-            let index =
-                ranks[me].open.iter().position(|&open| ranks[me].message(open) == message).unwrap();
-            ranks[me].open.remove(index);
+            let open = &ranks[me].strands[of].open;
+            let index = open.iter().position(|&open| ranks[me].message(open) == message).unwrap();
+            ranks[me].strands[of].open.remove(index);
             return true;
         }
     }
-    if ranks[me].next == end && ranks[me].open.is_empty() {
-        ranks[me].run_locals(reduce);
-        ranks[me].round += 1;
+    let strand = &ranks[me].strands[of];
+    if strand.next == end && strand.open.is_empty() {
+        ranks[me].run_locals(of, reduce);
+        ranks[me].strands[of].round += 1;
         return true;
     }
     false
 }
 
 /// Receives from one rank are matched in the order posted.
-fn earliest(rank: &RankModel, at: usize) -> bool {
-    let with = |at: usize| rank.message(rank.open[at]);
+fn earliest(rank: &RankModel, strand: &Strand, at: usize) -> bool {
+    let with = |at: usize| rank.message(strand.open[at]);
     !(0..at).any(|before| {
         with(before).direction == Direction::Recv && with(before).with == with(at).with
     })

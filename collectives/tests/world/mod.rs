@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use collectives::{
     Active, Advance, CollectiveId, HostSegment, InlineRun, Operation, Passed, Plan, Planner,
-    RankLocation, Thresholds, UserCall,
+    RankLocation, Rule, Thresholds, UserCall,
 };
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::sim::{Manner, Options, SimTransport};
@@ -104,6 +104,14 @@ impl World {
             random: Random(seed),
         };
         World { ranks: (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect() }
+    }
+
+    /// Puts rules before all others.
+    #[allow(dead_code, reason = "not all tests have rules")]
+    pub(crate) fn prefer(&mut self, rules: &[Rule]) {
+        for rank in &mut self.ranks {
+            rank.planner.selection_mut().prefer_all(rules.to_vec());
+        }
     }
 
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
