@@ -1,9 +1,12 @@
 //! Copy kernels for user memory: short copies in line, line by line, and non-temporal.
 //!
-//! Pure functions on addresses, without state. They do not wait and do not check bounds;
-//! [`crate::UserBuf`] does.
+//! Functions on addresses, without state but for the direction of the next long copy. They do not
+//! wait and do not check bounds; [`crate::UserBuf`] does.
 
 #![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
@@ -58,9 +61,43 @@ pub(crate) unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Bytes that are copied line by line: fewer cost more by it, for more the caches are the limit.
+/// Bytes that are copied line by line: fewer cost more by it, more are copied in turns.
 #[cfg(target_arch = "x86_64")]
 const BY_LINES: std::ops::RangeInclusive<usize> = 256..=16 << 10;
+
+/// Bytes that are copied in turns from the begin and from the end: what a core's caches do not hold
+/// as a whole. The end, which was copied last, is in the caches when the same memory is copied
+/// again, and what a program has just written up to its end likewise.
+#[cfg(target_arch = "x86_64")]
+const IN_TURNS: std::ops::RangeInclusive<usize> = *BY_LINES.end() + 1..=2 << 20;
+
+/// Bytes of a piece, which is copied from its begin in both turns.
+#[cfg(target_arch = "x86_64")]
+const PIECE: usize = 8 << 10;
+
+/// Whether the next copy of [`IN_TURNS`] begins at the end.
+#[cfg(target_arch = "x86_64")]
+static FROM_END: AtomicBool = AtomicBool::new(true);
+
+/// Copies in pieces, from the last one to the first in every second call.
+///
+/// # Safety
+/// As for [`copy_lines`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn copy_in_turns(from: *const u8, to: *mut u8, len: usize) {
+    // Relaxed, and not as one: either direction is right at any time.
+    let from_end = FROM_END.load(Ordering::Relaxed);
+    FROM_END.store(!from_end, Ordering::Relaxed);
+    let pieces = len / PIECE;
+    for turn in 0..pieces {
+        let piece = if from_end { pieces - 1 - turn } else { turn };
+        let begin = piece * PIECE;
+        let end = if piece == pieces - 1 { len } else { begin + PIECE };
+        // SAFETY: a part of the caller's run, of at least a line.
+        unsafe { copy_lines(from.add(begin), to.add(begin), end - begin) };
+    }
+}
 
 /// Copies any number of bytes; source and destination may overlap.
 ///
@@ -69,12 +106,16 @@ const BY_LINES: std::ops::RangeInclusive<usize> = 256..=16 << 10;
 #[inline(never)]
 pub(crate) unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    if BY_LINES.contains(&len)
+    if (*BY_LINES.start()..=*IN_TURNS.end()).contains(&len)
         && from.addr().abs_diff(to.addr()) >= len
         && std::arch::is_x86_feature_detected!("avx2")
     {
-        // SAFETY: the caller's promise; they do not overlap, and the rest was just requested.
-        return unsafe { copy_lines(from, to, len) };
+        return match BY_LINES.contains(&len) {
+            // SAFETY: the caller's promise; they do not overlap, and the rest was just requested.
+            true => unsafe { copy_lines(from, to, len) },
+            // SAFETY: as above.
+            false => unsafe { copy_in_turns(from, to, len) },
+        };
     }
     // SAFETY: the caller's promise.
     unsafe { std::ptr::copy(from, to, len) };

@@ -11,6 +11,7 @@ pub mod copy;
 pub mod endpoint;
 pub mod header;
 mod local_ranks;
+pub mod membarrier;
 pub mod protocol;
 mod reports;
 pub mod request_id;

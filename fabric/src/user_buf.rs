@@ -140,8 +140,11 @@ mod tests {
 
     #[test]
     fn any_bytes_are_copied_also_onto_themselves() {
-        for len in [0, 1, 7, 8, 63, 255, 256, 300, 4096, 16 << 10, 20_000] {
-            for (from, to) in [(0, 30_000), (30_000, 3), (5, 6), (6, 5), (200, 70), (70, 200)] {
+        for len in [0, 1, 7, 8, 63, 255, 256, 300, 4096, 16 << 10, 20_000, 24_577] {
+            // In both directions.
+            let places =
+                [(0, 30_000), (1, 30_000), (30_000, 3), (5, 6), (6, 5), (200, 70), (70, 200)];
+            for (from, to) in places {
                 let mut memory: Vec<u8> = (0..60_000_u32).map(|at| (at * 31 % 251) as u8).collect();
                 let wanted = memory[from..from + len].to_vec();
                 // SAFETY: the run is the vector's, which outlives it and is not used meanwhile.

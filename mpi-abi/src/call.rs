@@ -1,14 +1,16 @@
 //! The frame of every entry point: it records the call on the status page, runs the body, and
 //! raises the body's error through an error handler.
 //!
-//! Without an error this is two stores. Bodies return `objects::Result<()>`. An error goes to the
-//! handler of the call's object, or of the communicator that the error names (`Error::on`).
+//! Without an error this is two stores. A call with a body `..._now` tries that first, and the
+//! other one where it is false ([`ends_at_once`]). Bodies return `objects::Result<()>`. An error
+//! goes to the handler of the call's object, or of the communicator that the error names
+//! (`Error::on`).
 
 use std::os::raw::c_int;
 
 use bootstrap::calls::Call;
 use objects::{Class, Error, Result};
-use runtime::status_page;
+use runtime::{Process, status_page};
 
 pub(crate) use runtime::RaiseOn;
 
@@ -25,6 +27,15 @@ pub(crate) fn call(call: Call, on: RaiseOn, body: impl FnOnce() -> Result<()>) -
     };
     drop(recorded);
     code
+}
+
+/// Runs the part of a call that ends at once or does nothing; true if it has ended, and well. Code
+/// of a few instructions, whose caller leaves everything else to another function with the same
+/// arguments: then this needs no stack.
+#[inline(always)]
+pub(crate) fn ends_at_once(call: Call, body: impl FnOnce(&mut Process) -> bool) -> bool {
+    let _recorded = Recorded::enter(call);
+    runtime::with_alone(body) == Some(true)
 }
 
 /// Runs the body of a call of the tool interface, whose errors are codes that go to no handler

@@ -4,15 +4,15 @@ mod at_once;
 
 use std::os::raw::{c_int, c_void};
 
-use fabric::UserBuf;
-use objects::op::BuiltinOp;
+use fabric::{OneSided, UserBuf};
+use objects::op::{BuiltinOp, Primitive};
 use objects::{Buffer, Class, Datatype, Error, Op, Result};
 use rma::{Access, Place};
 use runtime::window::fence::fence;
 use runtime::window::{access, quick, sync};
 use runtime::{Process, with};
 
-use self::at_once::{alike, combine_now, fetch_now, get_accumulate_now};
+use self::at_once::{alike, combine_now, equal, get_accumulate_now, one_element};
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Win};
 use crate::args::{buffer, checked_count, null_argument, put as store};
 use crate::constants::{
@@ -125,6 +125,25 @@ unsafe fn fetch(
 }
 
 #[inline(always)]
+pub(crate) unsafe fn put_now(
+    p: &mut Process,
+    origin_addr: *const c_void,
+    origin_count: MPI_Count,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: MPI_Count,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+) -> bool {
+    let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    let of = (win.0, target_rank as u32);
+    // SAFETY: the user's buffer, passed on.
+    let memory = unsafe { equal(origin_addr, sides) };
+    let Some(memory) = memory else { return false };
+    quick::put(p, of, target_disp, memory)
+}
+
 pub(crate) unsafe fn put(
     origin_addr: *const c_void,
     origin_count: MPI_Count,
@@ -136,38 +155,16 @@ pub(crate) unsafe fn put(
     win: MPI_Win,
 ) -> Result<()> {
     let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    let of = (win.0, target_rank as u32);
     // SAFETY: the user's buffer, passed on.
     if let Some(memory) = unsafe { alike(origin_addr, sides) }
-        && quick::put(win.0, target_rank as u32, target_disp, memory)
+        && with(|p| {
+            quick::aim(p, of) && quick::put(p, of, target_disp, memory)
+                || quick::defer(p, of, target_disp, OneSided::Put(memory))
+        })
     {
         return Ok(());
     }
-    // SAFETY: the arguments, passed on.
-    unsafe {
-        put_any(
-            origin_addr,
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp,
-            target_count,
-            target_datatype,
-            win,
-        )
-    }
-}
-
-#[inline(never)]
-unsafe fn put_any(
-    origin_addr: *const c_void,
-    origin_count: MPI_Count,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: MPI_Count,
-    target_datatype: MPI_Datatype,
-    win: MPI_Win,
-) -> Result<()> {
     let target = Target {
         rank: target_rank,
         disp: target_disp,
@@ -181,6 +178,25 @@ unsafe fn put_any(
 }
 
 #[inline(always)]
+pub(crate) unsafe fn get_now(
+    p: &mut Process,
+    origin_addr: *mut c_void,
+    origin_count: MPI_Count,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: MPI_Count,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+) -> bool {
+    let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    let of = (win.0, target_rank as u32);
+    // SAFETY: the user's buffer, passed on.
+    let memory = unsafe { equal(origin_addr.cast_const(), sides) };
+    let Some(memory) = memory else { return false };
+    quick::get(p, of, target_disp, memory)
+}
+
 pub(crate) unsafe fn get(
     origin_addr: *mut c_void,
     origin_count: MPI_Count,
@@ -192,38 +208,16 @@ pub(crate) unsafe fn get(
     win: MPI_Win,
 ) -> Result<()> {
     let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    let of = (win.0, target_rank as u32);
     // SAFETY: the user's buffer, passed on.
     if let Some(memory) = unsafe { alike(origin_addr.cast_const(), sides) }
-        && quick::get(win.0, target_rank as u32, target_disp, memory)
+        && with(|p| {
+            quick::aim(p, of) && quick::get(p, of, target_disp, memory)
+                || quick::defer(p, of, target_disp, OneSided::Get(memory))
+        })
     {
         return Ok(());
     }
-    // SAFETY: the arguments, passed on.
-    unsafe {
-        get_any(
-            origin_addr,
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp,
-            target_count,
-            target_datatype,
-            win,
-        )
-    }
-}
-
-#[inline(never)]
-unsafe fn get_any(
-    origin_addr: *mut c_void,
-    origin_count: MPI_Count,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: MPI_Count,
-    target_datatype: MPI_Datatype,
-    win: MPI_Win,
-) -> Result<()> {
     let target = Target {
         rank: target_rank,
         disp: target_disp,
@@ -237,6 +231,28 @@ unsafe fn get_any(
 }
 
 #[inline(always)]
+pub(crate) unsafe fn accumulate_now(
+    p: &mut Process,
+    origin_addr: *const c_void,
+    origin_count: MPI_Count,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: MPI_Count,
+    target_datatype: MPI_Datatype,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> bool {
+    let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    let of = (win.0, target_rank as u32);
+    let (primitive, size) = Primitive::of_handles(op.0, target_datatype.0);
+    // SAFETY: the user's buffer, passed on.
+    let Some(memory) = (unsafe { equal(origin_addr, sides) }) else { return false };
+    primitive != Primitive::Keep
+        && size == memory.len()
+        && quick::change(p, of, target_disp, (primitive, memory), size, None)
+}
+
 pub(crate) unsafe fn accumulate(
     origin_addr: *const c_void,
     origin_count: MPI_Count,
@@ -249,48 +265,14 @@ pub(crate) unsafe fn accumulate(
     win: MPI_Win,
 ) -> Result<()> {
     let sides = (origin_count, origin_datatype, target_count, target_datatype);
+    let place = ((win.0, target_rank as u32), target_disp);
     // SAFETY: the user's buffer, passed on.
     if let Some(memory) = unsafe { alike(origin_addr, sides) }
         && op.0 != BuiltinOp::NoOp as usize
-        && combine_now(
-            memory,
-            (memory.len(), target_datatype),
-            (target_rank as u32, target_disp),
-            op,
-            win,
-            None,
-        )
+        && with(|p| combine_now(p, memory, (memory.len(), target_datatype), place, op, None))
     {
         return Ok(());
     }
-    // SAFETY: the arguments, passed on.
-    unsafe {
-        accumulate_any(
-            origin_addr,
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp,
-            target_count,
-            target_datatype,
-            op,
-            win,
-        )
-    }
-}
-
-#[inline(never)]
-unsafe fn accumulate_any(
-    origin_addr: *const c_void,
-    origin_count: MPI_Count,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: MPI_Count,
-    target_datatype: MPI_Datatype,
-    op: MPI_Op,
-    win: MPI_Win,
-) -> Result<()> {
     let target = Target {
         rank: target_rank,
         disp: target_disp,
@@ -321,9 +303,10 @@ pub(crate) unsafe fn get_accumulate(
 ) -> Result<()> {
     let origin = (origin_addr, origin_count, origin_datatype);
     let result = (result_addr, result_count, result_datatype);
-    let (place, at) = ((target_rank as u32, target_disp), (target_count, target_datatype));
+    let place = ((win.0, target_rank as u32), target_disp);
+    let at = (target_count, target_datatype);
     // SAFETY: the user's buffers, passed on.
-    if unsafe { get_accumulate_now(origin, result, at, place, op, win) } {
+    if with(|p| unsafe { get_accumulate_now(p, origin, result, at, place, op) }) {
         return Ok(());
     }
     let target = Target {
@@ -445,6 +428,25 @@ pub(crate) unsafe fn rget_accumulate(
 }
 
 #[inline(always)]
+pub(crate) unsafe fn fetch_and_op_now(
+    p: &mut Process,
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> bool {
+    let of = (win.0, target_rank as u32);
+    let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
+    let needs_operand = primitive != Primitive::Keep;
+    // SAFETY: the user's buffers, passed on.
+    let element = unsafe { one_element(origin_addr, result_addr, size, needs_operand) };
+    let Some((operand, old)) = element else { return false };
+    quick::change(p, of, target_disp, (primitive, operand), size, Some(old))
+}
+
 pub(crate) unsafe fn fetch_and_op(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
@@ -454,26 +456,16 @@ pub(crate) unsafe fn fetch_and_op(
     op: MPI_Op,
     win: MPI_Win,
 ) -> Result<()> {
+    let place = ((win.0, target_rank as u32), target_disp);
+    let (size, needs_operand) =
+        (Datatype::plain_size(datatype.0), op.0 != BuiltinOp::NoOp as usize);
     // SAFETY: the user's buffers, passed on.
-    if unsafe { fetch_now(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) } {
+    let element = unsafe { one_element(origin_addr, result_addr, size, needs_operand) };
+    if let Some((operand, old)) = element
+        && with(|p| combine_now(p, operand, (size, datatype), place, op, Some(old)))
+    {
         return Ok(());
     }
-    // SAFETY: the arguments, passed on.
-    unsafe {
-        fetch_and_op_any(origin_addr, result_addr, datatype, target_rank, target_disp, op, win)
-    }
-}
-
-#[inline(never)]
-unsafe fn fetch_and_op_any(
-    origin_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    op: MPI_Op,
-    win: MPI_Win,
-) -> Result<()> {
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
     start(win, &target, |p| {
         check_predefined(p, datatype)?;
@@ -483,6 +475,27 @@ unsafe fn fetch_and_op_any(
 }
 
 #[inline(always)]
+pub(crate) unsafe fn compare_and_swap_now(
+    p: &mut Process,
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    win: MPI_Win,
+) -> bool {
+    let size = Datatype::integer_size(datatype.0);
+    let addresses = [origin_addr, compare_addr, result_addr.cast_const()];
+    if size == 0 || addresses.iter().any(|address| address.is_null()) {
+        return false;
+    }
+    // SAFETY: the user's buffers of one element.
+    let [new, expected, old] =
+        addresses.map(|address| unsafe { UserBuf::new(address.cast_mut().cast(), size) });
+    quick::swap(p, (win.0, target_rank as u32), target_disp, (expected, new), old)
+}
+
 pub(crate) unsafe fn compare_and_swap(
     origin_addr: *const c_void,
     compare_addr: *const c_void,
@@ -492,45 +505,24 @@ pub(crate) unsafe fn compare_and_swap(
     target_disp: MPI_Aint,
     win: MPI_Win,
 ) -> Result<()> {
-    let size = Datatype::integer_size(datatype.0);
-    let is_null =
-        [origin_addr, compare_addr, result_addr.cast_const()].iter().any(|at| at.is_null());
-    if size > 0 && !is_null {
-        let place = (target_rank as u32, target_disp);
-        // SAFETY: the user's buffers of one element.
-        let done = unsafe {
-            let of = |address: *const c_void| UserBuf::new(address.cast_mut().cast(), size);
-            let values = (of(compare_addr), of(origin_addr));
-            quick::swap(win.0, place, values, of(result_addr.cast_const()))
-        };
-        if done {
-            return Ok(());
+    let again = |p: &mut Process| {
+        // SAFETY: the user's buffers, passed on.
+        unsafe {
+            compare_and_swap_now(
+                p,
+                origin_addr,
+                compare_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                win,
+            )
         }
+    };
+    if with(|p| quick::aim(p, (win.0, target_rank as u32)) && again(p)) {
+        return Ok(());
     }
-    // SAFETY: the arguments, passed on.
-    unsafe {
-        compare_and_swap_any(
-            origin_addr,
-            compare_addr,
-            result_addr,
-            datatype,
-            target_rank,
-            target_disp,
-            win,
-        )
-    }
-}
-
-#[inline(never)]
-unsafe fn compare_and_swap_any(
-    origin_addr: *const c_void,
-    compare_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    win: MPI_Win,
-) -> Result<()> {
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
     start(win, &target, |p| {
         check_predefined(p, datatype)?;
@@ -599,23 +591,31 @@ pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
 }
 
 #[inline(always)]
+pub(crate) unsafe fn win_lock_now(
+    p: &mut Process,
+    lock_type: c_int,
+    target: c_int,
+    assert: c_int,
+    win: MPI_Win,
+) -> bool {
+    let exclusive = lock_type == MPI_LOCK_EXCLUSIVE;
+    let is_plain = assert == 0 && (exclusive || lock_type == MPI_LOCK_SHARED);
+    is_plain && quick::lock(p, (win.0, target as u32), exclusive)
+}
+
 pub(crate) unsafe fn win_lock(
     lock_type: c_int,
     target: c_int,
     assert: c_int,
     win: MPI_Win,
 ) -> Result<()> {
-    let exclusive = lock_type == MPI_LOCK_EXCLUSIVE;
-    let is_plain = assert == 0 && (exclusive || lock_type == MPI_LOCK_SHARED);
-    if is_plain && quick::lock(win.0, target as u32, exclusive) {
+    let of = (win.0, target as u32);
+    if assert == 0
+        && matches!(lock_type, MPI_LOCK_EXCLUSIVE | MPI_LOCK_SHARED)
+        && with(|p| quick::lock_any(p, of, lock_type == MPI_LOCK_EXCLUSIVE))
+    {
         return Ok(());
     }
-    // SAFETY: the arguments, passed on.
-    unsafe { win_lock_any(lock_type, target, assert, win) }
-}
-
-#[inline(never)]
-unsafe fn win_lock_any(lock_type: c_int, target: c_int, assert: c_int, win: MPI_Win) -> Result<()> {
     check_assert(assert, MPI_MODE_NOCHECK)?;
     let exclusive = match lock_type {
         MPI_LOCK_EXCLUSIVE => true,
@@ -635,7 +635,7 @@ unsafe fn win_lock_any(lock_type: c_int, target: c_int, assert: c_int, win: MPI_
 }
 
 pub(crate) unsafe fn win_lock_all(assert: c_int, win: MPI_Win) -> Result<()> {
-    if assert == 0 && quick::lock_all(win.0) {
+    if assert == 0 && with(|p| quick::lock_all(p, win.0)) {
         return Ok(());
     }
     check_assert(assert, MPI_MODE_NOCHECK)?;
@@ -649,63 +649,57 @@ fn at_rank(win: MPI_Win, target: c_int, work: impl FnOnce(u32) -> Result<()>) ->
 }
 
 #[inline(always)]
-pub(crate) unsafe fn win_unlock(target: c_int, win: MPI_Win) -> Result<()> {
-    if quick::unlock(win.0, target as u32) {
-        return Ok(());
-    }
-    // SAFETY: the arguments, passed on.
-    unsafe { win_unlock_any(target, win) }
+pub(crate) unsafe fn win_unlock_now(p: &mut Process, target: c_int, win: MPI_Win) -> bool {
+    quick::unlock(p, (win.0, target as u32))
 }
 
-#[inline(never)]
-unsafe fn win_unlock_any(target: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) unsafe fn win_unlock(target: c_int, win: MPI_Win) -> Result<()> {
+    if with(|p| quick::unlock_any(p, (win.0, target as u32))) {
+        return Ok(());
+    }
     at_rank(win, target, |target| sync::unlock(win.0, Some(target)))
 }
 
 pub(crate) unsafe fn win_unlock_all(win: MPI_Win) -> Result<()> {
-    if quick::unlock_all(win.0) {
+    if with(|p| quick::unlock_all(p, win.0)) {
         return Ok(());
     }
     sync::unlock(win.0, None)
 }
 
 #[inline(always)]
-pub(crate) unsafe fn win_flush(target: c_int, win: MPI_Win) -> Result<()> {
-    if quick::flush(win.0, target as u32) {
-        return Ok(());
-    }
-    // SAFETY: the arguments, passed on.
-    unsafe { win_flush_any(target, win) }
+pub(crate) unsafe fn win_flush_now(p: &mut Process, target: c_int, win: MPI_Win) -> bool {
+    quick::flush(p, (win.0, target as u32))
 }
 
-#[inline(never)]
-unsafe fn win_flush_any(target: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) unsafe fn win_flush(target: c_int, win: MPI_Win) -> Result<()> {
+    if with(|p| quick::flush_any(p, (win.0, target as u32))) {
+        return Ok(());
+    }
     at_rank(win, target, |target| sync::flush(win.0, Some(target), "MPI_Win_flush"))
 }
 
 pub(crate) unsafe fn win_flush_all(win: MPI_Win) -> Result<()> {
-    if quick::flush_all(win.0) {
+    if with(|p| quick::flush_all(p, win.0)) {
         return Ok(());
     }
     sync::flush(win.0, None, "MPI_Win_flush_all")
 }
 
 #[inline(always)]
-pub(crate) unsafe fn win_flush_local(target: c_int, win: MPI_Win) -> Result<()> {
-    if quick::flush(win.0, target as u32) {
-        return Ok(());
-    }
-    // SAFETY: the arguments, passed on.
-    unsafe { win_flush_local_any(target, win) }
+pub(crate) unsafe fn win_flush_local_now(p: &mut Process, target: c_int, win: MPI_Win) -> bool {
+    quick::flush(p, (win.0, target as u32))
 }
 
-#[inline(never)]
-unsafe fn win_flush_local_any(target: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) unsafe fn win_flush_local(target: c_int, win: MPI_Win) -> Result<()> {
+    if with(|p| quick::flush_any(p, (win.0, target as u32))) {
+        return Ok(());
+    }
     at_rank(win, target, |target| sync::flush_local(win.0, Some(target), "MPI_Win_flush_local"))
 }
 
 pub(crate) unsafe fn win_flush_local_all(win: MPI_Win) -> Result<()> {
-    if quick::flush_all(win.0) {
+    if with(|p| quick::flush_all(p, win.0)) {
         return Ok(());
     }
     sync::flush_local(win.0, None, "MPI_Win_flush_local_all")

@@ -55,10 +55,13 @@ impl Bench {
     }
 }
 
-/// Returns the library, built with this test's profile. Cargo builds no C library for a test;
-/// therefore the first test that needs it builds it.
+/// Returns the library that TEST_MPI_ABI_LIBRARY names, or builds it with this test's profile:
+/// cargo builds no C library for a test.
 fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        if let Some(library) = std::env::var_os("TEST_MPI_ABI_LIBRARY") {
+            return library.into();
+        }
         let test = std::env::current_exe().unwrap();
         let built = test.ancestors().nth(2).expect("target/debug/deps/test");
         let profile = built.file_name().unwrap().to_str().unwrap();

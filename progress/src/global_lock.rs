@@ -69,22 +69,16 @@ impl<S: Guarded> ProcessLock<S> {
         work(unsafe { &mut *self.state.get() })
     }
 
-    /// As [`with`](ProcessLock::with), for work of a few instructions: single-threaded, there is
-    /// nothing else in the way.
+    /// As [`with`](ProcessLock::with), for work of a few instructions; `None`, and nothing done, if
+    /// the lock is multithreaded.
     #[inline(always)]
-    pub fn with_inline<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+    pub fn with_alone<R>(&self, work: impl FnOnce(&mut S) -> R) -> Option<R> {
         if self.is_multithreaded() {
-            return self.with_cold(work);
+            return None;
         }
         let _inside = Inside::enter(&self.inside);
         // SAFETY: this thread is alone inside, since it is the only one (module invariant).
-        work(unsafe { &mut *self.state.get() })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn with_cold<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
-        self.with(work)
+        Some(work(unsafe { &mut *self.state.get() }))
     }
 
     /// Enters until the result is dropped, for a call that itself knows whether it did anything for

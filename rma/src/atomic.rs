@@ -11,6 +11,7 @@ use fabric::UserBuf;
 use objects::op::{PackedOp, Primitive};
 
 /// Returns true if elements of `size` bytes at that address are changed atomically.
+#[inline(always)]
 pub(crate) fn is_atomic(at: UserBuf, size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8) && at.addr().is_multiple_of(size as u64)
 }
@@ -54,57 +55,69 @@ pub(crate) fn change(
     operand: UserBuf,
     old: Option<UserBuf>,
 ) -> bool {
-    let size = at.len();
-    let takes = primitive == Primitive::Keep || operand.len() == size;
-    let gives = old.is_none_or(|old| old.len() == size);
-    if primitive == Primitive::Other || !takes || !gives || !is_atomic(at, size) {
-        return false;
+    match at.len() {
+        4 => change_word::<AtomicU32>(at, 4, primitive, operand, old),
+        8 => change_word::<AtomicU64>(at, 8, primitive, operand, old),
+        _ => false,
     }
-    match size {
-        4 => change_word::<AtomicU32>(at, primitive, operand, old),
-        8 => change_word::<AtomicU64>(at, primitive, operand, old),
-        _ => return false,
-    }
-    true
 }
 
 #[inline(always)]
-fn change_word<W: Word>(at: UserBuf, primitive: Primitive, operand: UserBuf, old: Option<UserBuf>) {
+fn change_word<W: Word>(
+    at: UserBuf,
+    size: usize,
+    primitive: Primitive,
+    operand: UserBuf,
+    old: Option<UserBuf>,
+) -> bool {
+    let takes = primitive == Primitive::Keep || operand.len() == size;
+    let gives = old.is_none_or(|old| old.len() == size);
+    if !takes || !gives || !is_atomic(at, size) {
+        return false;
+    }
     // SAFETY: inside the memory, which its maker vouched for, and aligned to its size.
     let word = unsafe { W::at(at.as_ptr()) };
     let operand = || W::value_at(operand);
     let before = match primitive {
         Primitive::Replace => word.exchange(operand()),
         Primitive::Add => word.add(operand()),
-        Primitive::Keep | Primitive::Other => word.get(),
+        Primitive::Keep => word.get(),
+        Primitive::Other => return false,
     };
     if let Some(old) = old {
         W::store_at(before, old);
     }
+    true
 }
 
 /// Replaces the word of 4 or 8 bytes at `at` by `new` if it is `expected`; `old` gets what it was.
 /// False, and nothing changed, for all other sizes.
 #[inline(always)]
 pub(crate) fn change_equal(at: UserBuf, expected: UserBuf, new: UserBuf, old: UserBuf) -> bool {
-    let size = at.len();
-    if [expected, new, old].iter().any(|memory| memory.len() != size) || !is_atomic(at, size) {
-        return false;
+    match at.len() {
+        4 => equal_word::<AtomicU32>(at, 4, expected, new, old),
+        8 => equal_word::<AtomicU64>(at, 8, expected, new, old),
+        _ => false,
     }
-    match size {
-        4 => equal_word::<AtomicU32>(at, expected, new, old),
-        8 => equal_word::<AtomicU64>(at, expected, new, old),
-        _ => return false,
-    }
-    true
 }
 
 #[inline(always)]
-fn equal_word<W: Word>(at: UserBuf, expected: UserBuf, new: UserBuf, old: UserBuf) {
+fn equal_word<W: Word>(
+    at: UserBuf,
+    size: usize,
+    expected: UserBuf,
+    new: UserBuf,
+    old: UserBuf,
+) -> bool {
+    let fits = expected.len() == size && new.len() == size && old.len() == size;
+    if !fits || !is_atomic(at, size) {
+        return false;
+    }
     // SAFETY: as in `change_word`.
     let word = unsafe { W::at(at.as_ptr()) };
     let before = word.replace(W::value_at(expected), W::value_at(new));
     W::store_at(before.unwrap_or_else(|found| found), old);
+    true
 }
 
 fn words<W: Word>(at: UserBuf, op: PackedOp, data: &[u8], mut old: Option<&mut [u8]>) {
@@ -169,6 +182,7 @@ macro_rules! word {
         impl Word for $atomic {
             type Value = $value;
 
+            #[inline(always)]
             unsafe fn at<'a>(address: *mut u8) -> &'a Self {
                 // SAFETY: the caller's promise.
                 unsafe { <$atomic>::from_ptr(address.cast()) }
@@ -194,18 +208,22 @@ macro_rules! word {
                 memory.write(0, &value.to_ne_bytes());
             }
 
+            #[inline(always)]
             fn get(&self) -> $value {
                 self.load(Ordering::Acquire)
             }
 
+            #[inline(always)]
             fn exchange(&self, new: $value) -> $value {
                 self.swap(new, Ordering::AcqRel)
             }
 
+            #[inline(always)]
             fn add(&self, more: $value) -> $value {
                 self.fetch_add(more, Ordering::AcqRel)
             }
 
+            #[inline(always)]
             fn replace(&self, expected: $value, new: $value) -> Result<$value, $value> {
                 self.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire)
             }

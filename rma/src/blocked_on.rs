@@ -43,10 +43,8 @@ impl Engine {
 
 /// Returns the rank that holds the lock of a target, if this process can know.
 fn holder(window: &Window, target: u32) -> Option<u32> {
-    match window.remotes.get(target as usize)?.control {
-        Some(control) if window.targets.get(&target)?.lock != LockState::Requested => {
-            control.holder()
-        }
+    match window.targets.get(&target)?.lock {
+        LockState::Ticket(_) => window.holder(target),
         _ if target == window.rank => window.locks.holder(),
         _ => None,
     }

@@ -35,6 +35,7 @@ impl Engine {
             received: 0,
             expected: 0,
             path: Path::Confirm(Box::new(Confirmation::new(last))),
+            is_answered: false,
             transfers: 0,
             is_wanted: false,
         });

@@ -2,9 +2,10 @@
 //! processors change atomically, and locks in shared memory that are free.
 //!
 //! Each function here does a call as a whole or changes nothing; then the general path does it, or
-//! finds its error. Nothing here allocates, hashes or posts. [`Epochs::reach`] tells by one
-//! comparison whether an epoch allows an access. One call in [`PROGRESS_EVERY`] is refused, so that
-//! a program that only polls a window still makes progress for others.
+//! finds its error. Nothing here allocates, hashes or posts; waiters are left to be woken.
+//! [`Epochs::reach`] tells by one comparison whether an epoch allows an access. After
+//! [`PROGRESS_EVERY`] calls they are refused until there was progress, so that a program that only
+//! polls a window still makes some for others.
 //!
 //! [`Epochs::reach`]: crate::epoch::Epochs::reach
 
@@ -12,13 +13,14 @@ use fabric::UserBuf;
 use objects::op::PackedOp;
 
 use crate::combine::{Operands, combine};
-use crate::control::Control;
+use crate::control::{ALL, Control, Use};
 use crate::engine::Engine;
 use crate::epoch::Hold;
 use crate::recent::{Recent, part_of};
-use crate::window::{LockBy, Remote, Window};
+use crate::records::{Attempt, Records, TakenBy};
+use crate::window::{Remote, Window};
 
-/// Calls that synchronise at once between two that make progress.
+/// Most calls that synchronise at once between two that make progress.
 const PROGRESS_EVERY: u32 = 256;
 
 /// How a free lock was returned.
@@ -46,22 +48,16 @@ impl Engine {
     }
 
     /// Makes a target of the window in a slot, whose handle is no other window's, the one that was
-    /// accessed last. False if operations at once are not possible.
+    /// accessed last. `accesses`: it is about to be accessed, which may begin the epoch of a fence.
     #[inline(never)]
-    pub fn remember(&mut self, slot: u32, handle: usize, target: u32) -> bool {
+    pub fn remember(&mut self, slot: u32, handle: usize, target: u32, accesses: bool) {
         let begins = |window: &Window| window.epochs.begins_fence() && window.is_direct_at(target);
-        if self.windows.at(slot).is_some_and(begins) {
-            // The epoch of a fence begins with its first access.
+        if accesses && self.windows.at(slot).is_some_and(begins) {
             let _ = self.windows.at_mut(slot).map(|window| window.epochs.access(target));
         }
         let window = self.windows.at(slot);
-        match window.and_then(|window| Recent::of(window, handle, target)) {
-            Some(recent) => {
-                self.windows.remember(recent);
-                true
-            }
-            None => false,
-        }
+        let recent = window.and_then(|window| Recent::of(window, slot, handle, target));
+        self.windows.remember(recent.unwrap_or(Recent::NONE));
     }
 
     /// Completes all operations at the target that was accessed last, if it is this one and there
@@ -82,45 +78,33 @@ impl Engine {
         is_done && !self.is_progress_due()
     }
 
-    /// Takes the lock of a target, if it is free and in shared memory and no other epoch is open.
+    /// Takes the lock of the target that was accessed last, if it is this one and free, and no
+    /// other epoch is open. If not, waiters may have to be woken.
     #[inline(always)]
-    pub fn lock_now(&mut self, slot: u32, target: u32, exclusive: bool) -> bool {
-        if self.is_progress_due() {
+    pub fn lock_now(&mut self, handle: usize, target: u32, exclusive: bool) -> bool {
+        if !self.windows.recent().is_lockable(handle, target) || self.is_progress_due() {
             return false;
         }
-        let Some(window) = self.windows.at_mut(slot) else { return false };
-        if window.lock_by != LockBy::Memory || !window.has_locks || !window.epochs.is_idle() {
-            return false;
+        let Some((recent, window)) = self.windows.recent_mut() else { return false };
+        let attempt = recent.lock(window, exclusive);
+        if attempt == Attempt::Withdrawn {
+            self.left = Some(window.id);
         }
-        let control = window.remotes.get(target as usize).and_then(|remote| remote.control);
-        let Some(control) = control else { return false };
-        if !control.begin_free(exclusive, window.rank) {
-            return false;
-        }
-        window.epochs.lock_first(target, Hold { exclusive, nocheck: false, is_quick: true });
-        true
+        matches!(attempt, Attempt::Taken(_))
     }
 
     /// Returns a lock that [`Engine::lock_now`] took, if there is nothing to wait for.
     #[inline(always)]
-    pub fn unlock_now(&mut self, slot: u32, target: u32) -> Unlocked {
-        let Some(window) = self.windows.at_mut(slot) else { return Unlocked::Refused };
-        let Some(hold) = window.epochs.only(target) else { return Unlocked::Refused };
-        if window.has_frames || !hold.is_quick {
+    pub fn unlock_now(&mut self, handle: usize, target: u32) -> Unlocked {
+        if !self.windows.recent().is_locked(handle, target) {
             return Unlocked::Refused;
         }
-        let Some(control) = window.remotes[target as usize].control else {
-            return Unlocked::Refused;
-        };
-        window.epochs.unlock_only();
-        match control.end(hold.exclusive) {
-            true => {
-                let id = window.id;
-                self.wake_all(id);
-                Unlocked::WithWaiters
-            }
-            false => Unlocked::Quietly,
+        let Some((recent, window)) = self.windows.recent_mut() else { return Unlocked::Refused };
+        if recent.unlock(window) {
+            self.left = Some(window.id);
+            return Unlocked::WithWaiters;
         }
+        Unlocked::Quietly
     }
 
     /// Completes all operations at all targets, if there is nothing to wait for.
@@ -158,14 +142,23 @@ impl Engine {
             return false;
         }
         let Some(window) = self.windows.at_mut(slot) else { return false };
-        if window.lock_by != LockBy::Memory || !window.has_locks || !window.epochs.is_idle() {
-            return false;
+        let records = window.records_of_lock(window.rank).filter(|_| window.epochs.is_idle());
+        let Some(records) = records else { return false };
+        if !records.first.is_used_for(Use::Writers) {
+            let attempt = records.announce_reader(ALL);
+            let is_taken = matches!(attempt, Attempt::Taken(_));
+            if is_taken {
+                let _ = window.epochs.lock_all(Hold::at_once(false, TakenBy::Announcement));
+            } else {
+                let id = window.id;
+                self.wake_all(id);
+            }
+            return is_taken;
         }
-        let rank = window.rank;
-        let take = |control: Control| control.begin_free(false, rank);
+        let take = |control: Control| control.begin_free(false, records.own.rank());
         let is_taken = |remote: &&Remote| remote.control.is_some_and(take);
         let taken = window.remotes.iter().take_while(is_taken).count();
-        let hold = Hold { exclusive: false, nocheck: false, is_quick: true };
+        let hold = Hold::at_once(false, TakenBy::Ticket);
         if taken == window.remotes.len() && window.epochs.lock_all(hold).is_ok() {
             return true;
         }
@@ -176,22 +169,31 @@ impl Engine {
     /// Returns the locks that [`Engine::lock_all_now`] took, if there is nothing to wait for.
     pub fn unlock_all_now(&mut self, slot: u32) -> Unlocked {
         let Some(window) = self.windows.at_mut(slot) else { return Unlocked::Refused };
-        if window.has_frames || !window.epochs.is_quick_all() {
-            return Unlocked::Refused;
-        }
+        let taken_by = match window.epochs.all_taken_by() {
+            Some(taken_by) if !window.has_frames => taken_by,
+            _ => return Unlocked::Refused,
+        };
         window.epochs.unlock_all();
         let all = window.remotes.len();
-        match self.end_shared(slot, all) {
-            true => Unlocked::WithWaiters,
-            false => Unlocked::Quietly,
-        }
+        let has_waiters = match (taken_by, window.records_of(window.rank)) {
+            (TakenBy::Announcement, Some(Records { own, first, fences, .. })) => {
+                let (id, has_waiters) = (window.id, own.end_reader(&first, fences));
+                if has_waiters {
+                    self.wake_all(id);
+                }
+                has_waiters
+            }
+            _ => self.end_shared(slot, all),
+        };
+        if has_waiters { Unlocked::WithWaiters } else { Unlocked::Quietly }
     }
 
     /// Returns the shared locks of the first targets; true if waiters have to be woken.
     fn end_shared(&mut self, slot: u32, targets: usize) -> bool {
         let Some(window) = self.windows.at(slot) else { return false };
         let controls = window.remotes[..targets].iter().filter_map(|remote| remote.control);
-        let has_waiters = controls.fold(false, |others, control| control.end(false) | others);
+        let end = |others, control: Control| control.end(false, window.fences) | others;
+        let has_waiters = controls.fold(false, end);
         if has_waiters {
             let id = window.id;
             self.wake_all(id);
@@ -199,11 +201,17 @@ impl Engine {
         has_waiters
     }
 
-    /// Counts a call that synchronises at once; returns true if it has to make progress.
+    /// Counts a call that synchronises at once; returns true if it has to make progress instead.
     #[inline(always)]
     pub fn is_progress_due(&mut self) -> bool {
-        self.quick_calls = self.quick_calls.wrapping_add(1);
-        self.quick_calls.is_multiple_of(PROGRESS_EVERY)
+        let is_due = self.quick_calls >= PROGRESS_EVERY;
+        self.quick_calls += u32::from(!is_due);
+        is_due
+    }
+
+    /// Ends what [`Engine::is_progress_due`] has found.
+    pub fn progress_made(&mut self) {
+        self.quick_calls = 0;
     }
 }
 

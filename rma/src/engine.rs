@@ -24,7 +24,9 @@ pub struct Engine {
     pub(crate) shared_waits: u32,
     /// Peers that wait for a change of shared memory, and may sleep.
     pub(crate) wakes: Vec<Peer>,
-    /// Counts calls that ended at once; see `direct`.
+    /// A window whose waiters a call that ends at once has left to be woken.
+    pub(crate) left: Option<u64>,
+    /// Calls that ended at once since there was progress; see `direct`.
     pub(crate) quick_calls: u32,
 }
 
@@ -38,6 +40,7 @@ impl Engine {
             failed_peers: Vec::new(),
             shared_waits: 0,
             wakes: Vec::new(),
+            left: None,
             quick_calls: 0,
         }
     }
@@ -72,10 +75,18 @@ impl Engine {
         self.windows.get_mut(&id).ok_or_else(no_window)
     }
 
+    /// Returns whether a call that ends at once has left peers to be woken.
+    pub fn has_left_waiters(&self) -> bool {
+        self.left.is_some()
+    }
+
     /// Takes the peers whose sleep must end: a lock in shared memory may be theirs, or a step for
     /// them is there.
     #[inline]
     pub fn take_wakes(&mut self) -> impl Iterator<Item = Peer> + '_ {
+        if let Some(window) = self.left.take() {
+            self.wake_all(window);
+        }
         self.wakes.drain(..)
     }
 
@@ -183,10 +194,12 @@ impl Engine {
         let Some(operation) = self.operations.find(id) else { return };
         // An operation without a request is reported by the next synchronisation.
         let lost = error.clone().filter(|_| !operation.is_wanted);
+        let is_answered = operation.is_answered;
         let Some((window, target)) = self.operations.end(id, error) else { return };
         if let Some(window) = self.windows.get_mut(&window) {
             let target = window.target(target);
             target.active = target.active.saturating_sub(1);
+            target.answered = target.answered.saturating_sub(is_answered.into());
             target.lost = target.lost.take().or(lost);
         }
     }

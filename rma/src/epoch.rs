@@ -11,6 +11,7 @@
 use objects::{Class, Error, Result};
 
 use crate::ledger;
+use crate::records::TakenBy;
 use crate::steps::StepKind;
 
 /// A lock that this rank holds, or waits for.
@@ -19,8 +20,16 @@ pub(crate) struct Hold {
     pub(crate) exclusive: bool,
     /// MPI_MODE_NOCHECK: no lock was taken.
     pub(crate) nocheck: bool,
-    /// It was free and taken at once; see `direct`.
-    pub(crate) is_quick: bool,
+    /// How it was taken if it was free; see `direct`.
+    pub(crate) taken: Option<TakenBy>,
+}
+
+impl Hold {
+    /// Returns a lock that was free.
+    #[inline(always)]
+    pub(crate) fn at_once(exclusive: bool, taken_by: TakenBy) -> Hold {
+        Hold { exclusive, nocheck: false, taken: Some(taken_by) }
+    }
 }
 
 /// The targets that a call may access, or flush, without a further look at the epochs: none, one,
@@ -76,7 +85,10 @@ pub(crate) struct Epochs {
     fence: Fence,
     /// The targets of MPI_Win_start.
     started: Option<Vec<u32>>,
-    /// By target, ascending.
+    /// The only lock, while there is one that was taken at once and no other: without an
+    /// allocation.
+    at_once: Option<(u32, Hold)>,
+    /// All locks, by target, ascending; empty while there is one at once.
     locks: Vec<(u32, Hold)>,
     lock_all: Option<Hold>,
     /// The origins of MPI_Win_post.
@@ -93,6 +105,7 @@ impl Default for Epochs {
         Epochs {
             fence: Fence::Closed,
             started: None,
+            at_once: None,
             locks: Vec::new(),
             lock_all: None,
             exposed: None,
@@ -123,7 +136,7 @@ impl Epochs {
     /// Computes the reach after a change.
     fn renew(&mut self) {
         let only = |ranks: &[u32]| if let &[rank] = ranks { rank } else { NONE };
-        self.reach = match (&self.locks[..], &self.started) {
+        self.reach = match (self.locks(), &self.started) {
             _ if self.is_checked => Reach::NOTHING,
             _ if self.lock_all.is_some() => Reach { access: ALL, flush: ALL },
             (&[(rank, _)], None) => Reach { access: rank, flush: rank },
@@ -131,15 +144,22 @@ impl Epochs {
             ([], None) if self.fence == Fence::Used => Reach { access: ALL, flush: NONE },
             _ => Reach::NOTHING,
         };
-        self.is_idle = self.locks.is_empty()
+        self.is_idle = self.locks().is_empty()
             && self.lock_all.is_none()
             && self.started.is_none()
             && self.fence != Fence::Used
             && !self.is_checked;
     }
 
+    fn locks(&self) -> &[(u32, Hold)] {
+        match &self.at_once {
+            Some(only) => std::slice::from_ref(only),
+            None => &self.locks,
+        }
+    }
+
     fn find(&self, target: u32) -> std::result::Result<usize, usize> {
-        self.locks.binary_search_by_key(&target, |&(rank, _)| rank)
+        self.locks().binary_search_by_key(&target, |&(rank, _)| rank)
     }
 
     /// Returns true if no epoch but an exposure epoch is open.
@@ -153,33 +173,33 @@ impl Epochs {
         self.fence == Fence::Open && self.is_idle()
     }
 
-    /// Begins a passive epoch at one target; [`Epochs::is_idle`] holds.
+    /// Begins a passive epoch at one target, whose lock was free; [`Epochs::is_idle`] holds.
     #[inline(always)]
-    pub(crate) fn lock_first(&mut self, target: u32, hold: Hold) {
-        self.locks.push((target, hold));
+    pub(crate) fn lock_at_once(&mut self, target: u32, hold: Hold) {
+        self.at_once = Some((target, hold));
         self.reach = Reach { access: target, flush: target };
         self.is_idle = false;
     }
 
-    /// Returns the lock of a target, if this rank has no other.
+    /// Returns the lock of [`Epochs::lock_at_once`], if that is the target's and the only one.
     #[inline(always)]
     pub(crate) fn only(&self, target: u32) -> Option<Hold> {
-        match self.locks[..] {
-            [(rank, hold)] if rank == target => Some(hold),
+        match self.at_once {
+            Some((rank, hold)) if rank == target => Some(hold),
             _ => None,
         }
     }
 
-    /// Returns true inside an epoch of MPI_Win_lock_all whose locks were free.
+    /// Returns how MPI_Win_lock_all took locks that were free.
     #[inline(always)]
-    pub(crate) fn is_quick_all(&self) -> bool {
-        self.lock_all.is_some_and(|hold| hold.is_quick)
+    pub(crate) fn all_taken_by(&self) -> Option<TakenBy> {
+        self.lock_all?.taken
     }
 
-    /// Ends the passive epoch of [`Epochs::lock_first`], the only one.
+    /// Ends the passive epoch of [`Epochs::lock_at_once`], the only one.
     #[inline(always)]
     pub(crate) fn unlock_only(&mut self) {
-        self.locks.clear();
+        self.at_once = None;
         self.reach = Reach::NOTHING;
         self.is_idle = true;
     }
@@ -198,7 +218,7 @@ impl Epochs {
             }
             None => {}
         }
-        if !self.locks.is_empty() {
+        if !self.locks().is_empty() {
             return Err(misuse(format!(
                 "access to rank {target} outside of an epoch: ranks {:?} are locked",
                 self.locked()
@@ -231,7 +251,7 @@ impl Epochs {
         if self.lock_all.is_some() {
             return Some("inside an epoch of MPI_Win_lock_all".into());
         }
-        if !self.locks.is_empty() {
+        if !self.locks().is_empty() {
             return Some(format!("inside an epoch of MPI_Win_lock on ranks {:?}", self.locked()));
         }
         if let Some(group) = &self.started {
@@ -241,7 +261,7 @@ impl Epochs {
     }
 
     fn locked(&self) -> Vec<u32> {
-        self.locks.iter().map(|&(rank, _)| rank).collect()
+        self.locks().iter().map(|&(rank, _)| rank).collect()
     }
 
     /// Checks a fence.
@@ -335,9 +355,10 @@ impl Epochs {
         let Err(at) = self.find(target) else {
             return Err(misuse(format!("MPI_Win_lock on rank {target}, which is locked already")));
         };
-        if self.locks.is_empty() || self.lock_all.is_some() || self.started.is_some() {
+        if self.locks().is_empty() || self.lock_all.is_some() || self.started.is_some() {
             self.begin("MPI_Win_lock")?;
         }
+        self.locks.extend(self.at_once.take());
         self.locks.insert(at, (target, hold));
         self.renew();
         Ok(())
@@ -353,7 +374,7 @@ impl Epochs {
 
     /// Returns the lock that MPI_Win_unlock ends.
     pub(crate) fn held(&self, target: u32) -> Result<Hold> {
-        self.find(target).map(|at| self.locks[at].1).map_err(|_| {
+        self.find(target).map(|at| self.locks()[at].1).map_err(|_| {
             misuse(format!("MPI_Win_unlock of rank {target}, which is not locked by MPI_Win_lock"))
         })
     }
@@ -364,7 +385,9 @@ impl Epochs {
     }
 
     pub(crate) fn unlock(&mut self, target: u32) {
-        if let Ok(at) = self.find(target) {
+        if let Ok(at) = self.find(target)
+            && self.at_once.take().is_none()
+        {
             self.locks.remove(at);
         }
         self.renew();
@@ -379,7 +402,7 @@ impl Epochs {
     pub(crate) fn check_passive(&self, target: Option<u32>, call: &str) -> Result<()> {
         let is_locked = match target {
             Some(target) => self.find(target).is_ok(),
-            None => !self.locks.is_empty(),
+            None => !self.locks().is_empty(),
         };
         if is_locked || self.lock_all.is_some() {
             return Ok(());
@@ -404,7 +427,7 @@ impl Epochs {
 mod tests {
     use super::*;
 
-    const SHARED: Hold = Hold { exclusive: false, nocheck: false, is_quick: false };
+    const SHARED: Hold = Hold { exclusive: false, nocheck: false, taken: None };
 
     /// Whether the reach has accesses to, and flushes of, ranks 1 and 2.
     fn reaches(epochs: &Epochs) -> [bool; 4] {
@@ -426,7 +449,7 @@ mod tests {
         epochs.lock(1, SHARED).unwrap();
         assert_eq!(reaches(&epochs), [true, false, true, false]);
         epochs.lock(2, SHARED).unwrap();
-        assert!(!reaches(&epochs)[0] && epochs.access(2).is_ok() && epochs.only(2).is_none());
+        assert!(!reaches(&epochs)[0] && epochs.access(2).is_ok());
         epochs.unlock(1);
         assert_eq!(reaches(&epochs), [false, true, false, true]);
         epochs.unlock(2);
@@ -434,9 +457,23 @@ mod tests {
         assert_eq!(reaches(&epochs), [true, false, false, false]);
         assert_eq!(epochs.complete().unwrap(), [1]);
         assert!(epochs.is_idle());
-        epochs.lock_first(2, Hold { is_quick: true, ..SHARED });
-        assert!(reaches(&epochs)[3] && epochs.held(2).unwrap().is_quick);
-        epochs.unlock_only();
+        for is_only in [true, false] {
+            epochs.lock_at_once(2, Hold::at_once(false, TakenBy::Ticket));
+            assert!(reaches(&epochs)[3] && epochs.held(2).unwrap().taken.is_some());
+            assert!(epochs.only(2).is_some() && epochs.only(1).is_none() && !epochs.is_idle());
+            if is_only {
+                epochs.unlock_only();
+                continue;
+            }
+            epochs.lock(1, SHARED).unwrap();
+            assert!(epochs.only(2).is_none() && epochs.held(2).unwrap().taken.is_some());
+            epochs.unlock(2);
+            assert!(reaches(&epochs)[2] && epochs.held(2).is_err());
+            epochs.unlock(1);
+            epochs.lock_at_once(2, Hold::at_once(false, TakenBy::Ticket));
+            epochs.unlock(2);
+        }
+        assert!(epochs.is_idle());
         epochs.lock_all(SHARED).unwrap();
         assert_eq!(reaches(&epochs), [true; 4]);
         epochs.check_all();

@@ -7,53 +7,58 @@
 //! them sees the other. The short one withdraws while the lock is taken; the long one waits until
 //! no rank has announced its target. An announcement lasts for a few instructions.
 //!
+//! Before the first long one in a window ([`Use`]), an announcement is a store without a fence, and
+//! what is looked at is whether there was one. The first long one says so, and then has a barrier
+//! run on all processors: from there on announcements are as above.
+//!
 //! A rank may die with the lock, or while it announces an access. A rank that waits for it finds
 //! that its process has ended, and goes on. What the dead one was doing is then done in part.
 
-use crate::control::Control;
+use crate::control::{Control, Use};
+use crate::records::Records;
 
 /// The records that matter to accesses of one rank's memory by this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard<'a> {
-    /// The record of this process.
-    own: &'a Control,
-    /// The record of the rank whose memory is accessed.
-    target: &'a Control,
+    records: Records,
     /// Those of all ranks of the host.
     all: &'a [Control],
 }
 
 impl<'a> Guard<'a> {
     /// Returns the guard of the memory of the target's rank.
-    pub(crate) fn new(own: &'a Control, target: &'a Control, all: &'a [Control]) -> Guard<'a> {
-        Guard { own, target, all }
+    pub(crate) fn new(records: Records, all: &'a [Control]) -> Guard<'a> {
+        Guard { records, all }
     }
 
     /// Runs `work`, a few processor atomics, while no rank runs anything in [`Guard::alone`].
     #[inline(always)]
     pub(crate) fn beside_others<R>(&self, work: impl FnOnce() -> R) -> R {
-        if !self.own.announce(self.target) {
+        if !self.records.announce() {
             self.announce_later();
         }
         let result = work();
-        self.own.withdraw();
+        self.records.own.withdraw();
         result
     }
 
     #[cold]
     #[inline(never)]
     fn announce_later(&self) {
-        self.poll_until(|| self.target.held_by().is_none() && self.own.announce(self.target));
+        let target = &self.records.target;
+        self.poll_until(|| target.held_by().is_none() && self.records.announce());
     }
 
     /// Runs `work` while no other rank runs anything under the guard of this rank's memory.
     pub(crate) fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.poll_until(|| self.target.hold(self.own.rank()));
+        let Records { own, target, first, fences } = &self.records;
+        first.begin_use(Use::LongAccumulates, *fences);
+        self.poll_until(|| target.hold(own.rank()));
         for record in self.all {
-            self.poll_until(|| !record.accesses(self.target.rank()));
+            self.poll_until(|| !record.accesses(target.rank()));
         }
         let result = work();
-        self.target.release();
+        target.release();
         result
     }
 
@@ -72,10 +77,11 @@ impl<'a> Guard<'a> {
 
     /// Releases the spin lock if the process that has it has ended.
     fn release_for_dead(&self) {
-        let Some(holder) = self.target.held_by() else { return };
+        let target = &self.records.target;
+        let Some(holder) = target.held_by() else { return };
         let is_dead = |record: &Control| record.rank() == holder && record.has_ended();
         if self.all.iter().any(is_dead) {
-            self.target.release_for(holder);
+            target.release_for(holder);
         }
     }
 }

@@ -50,6 +50,7 @@ mod origin;
 mod outgoing;
 mod rdma;
 mod recent;
+mod records;
 mod segment;
 mod steps;
 mod sync;

@@ -58,6 +58,8 @@ pub(crate) struct Operation {
     /// Packed bytes that come back in all; 0 if none do.
     pub(crate) expected: u64,
     pub(crate) path: Path,
+    /// It began in frames, and the target answers when it has done it.
+    pub(crate) is_answered: bool,
     /// Transfers of the device that have not ended.
     pub(crate) transfers: u32,
     /// The user has a request for it.

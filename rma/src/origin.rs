@@ -108,15 +108,19 @@ impl Engine {
         &mut self,
         endpoint: &mut T,
         peer: Peer,
-        operation: Operation,
+        mut operation: Operation,
     ) -> Result<Option<RequestId>> {
         let sends = matches!(operation.path, Path::Frames);
+        operation.is_answered = sends && operation.expected > 0;
+        let is_answered = operation.is_answered;
         let wanted = operation.is_wanted;
         let (window, rank) = (operation.window, operation.target);
         let id = self.operations.open(operation);
         if let Some(state) = self.windows.get_mut(&window) {
             let target = state.target(rank);
-            (target.active, target.is_dirty) = (target.active + 1, target.is_dirty | sends);
+            target.active += 1;
+            target.answered += u32::from(is_answered);
+            target.is_dirty |= sends && !is_answered;
             state.has_frames = true;
         }
         self.outgoing.push(peer, Item::Operation(id));
@@ -293,6 +297,7 @@ fn prepare(
         received: 0,
         expected: if returns { bytes } else { 0 },
         path: Path::Frames,
+        is_answered: false,
         transfers: 0,
         is_wanted,
     }

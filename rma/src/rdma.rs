@@ -35,7 +35,7 @@ use crate::engine::{Engine, Posted};
 use crate::operations::{Action, Operation, Path};
 use crate::outgoing::Item;
 use crate::segment::Cursor;
-use crate::window::{AtomicsBy, Described, Window};
+use crate::window::{AtomicsBy, Described, Target, Window};
 use crate::windows::Windows;
 use crate::wire::Step;
 
@@ -178,8 +178,7 @@ impl Engine {
         let Some(operation) = self.operations.find(id) else { return false };
         let window = self.windows.get(&operation.window);
         let target = window.and_then(|window| window.targets.get(&operation.target));
-        matches!(operation.path, Path::Atomic(_))
-            && target.is_some_and(|target| target.is_dirty || target.unacked > 0)
+        matches!(operation.path, Path::Atomic(_)) && target.is_some_and(Target::has_frames)
     }
 
     /// Takes the copy of a table of attached memory: from now on the device accesses what it
@@ -266,7 +265,7 @@ impl Engine {
 fn atomic_of(window: &Window, operation: &Operation) -> Option<DeviceAtomic> {
     let target = window.targets.get(&operation.target)?;
     let Described::Region(region) = target.described else { return None };
-    if matches!(window.atomics, AtomicsBy::Processors) || target.is_dirty || target.unacked > 0 {
+    if matches!(window.atomics, AtomicsBy::Processors) || target.has_frames() {
         return None;
     }
     let &[segment] = operation.layout.segments() else { return None };

@@ -1,29 +1,49 @@
-//! The target that this process accessed last at once: the next access finds it by two comparisons.
+//! The target that this process accessed last at once, or whose lock it took last: the next call
+//! finds it by two comparisons.
 //!
 //! Invariant: it says what the window says. Whatever changes a window borrows it mutably from
-//! `windows`, which forgets the target.
+//! `windows`, which forgets the target; but for a lock that is taken and returned at once, which
+//! changes both.
 
 use fabric::UserBuf;
 use objects::op::Primitive;
 
 use crate::atomic;
 use crate::combine::SHORT_MAX;
-use crate::control::Control;
+use crate::epoch::Hold;
+use crate::records::{Attempt, Records, TakenBy};
 use crate::window::Window;
 
-/// A target that this process maps, inside of an epoch that allows to access it.
+/// A target of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Recent {
-    /// What the caller knows the window by; the largest number is no window's.
-    handle: usize,
     target: u32,
-    /// A flush of the target is right, and has nothing to wait for.
-    is_complete: bool,
+    slot: u32,
+    allows: Allows,
     words: Words,
+    /// The records of its lock, if that is one in memory.
+    lock: Option<Records>,
+    /// Mapped by this process, otherwise empty.
     memory: UserBuf,
     /// The displacement unit, bytes.
     unit: usize,
 }
+
+/// What calls may do at once. Each is what the caller knows the window by, or [`NO_WINDOW`].
+#[derive(Clone, Copy, Debug)]
+struct Allows {
+    /// Accesses to the memory.
+    access: usize,
+    /// A flush, which has nothing to wait for.
+    flush: usize,
+    /// To take the lock, if it is free.
+    lock: usize,
+    /// To return the lock.
+    unlock: usize,
+}
+
+/// The handle of no window.
+const NO_WINDOW: usize = usize::MAX;
 
 /// How words of the target's memory are changed.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +52,8 @@ enum Words {
     Elsewhere,
     /// By processor atomics.
     Freely,
-    /// By processor atomics, announced in the first record (`guard`); the second is the target's.
-    Announced(Control, Control),
+    /// By processor atomics that are announced (`guard`).
+    Announced(Records),
 }
 
 /// Returns `len` bytes at `disp` units of a rank's memory, if they are inside of it.
@@ -44,48 +64,107 @@ pub(crate) fn part_of(memory: UserBuf, unit: usize, disp: i64, len: usize) -> Op
     is_inside.then(|| memory.slice(begin, len))
 }
 
+impl Allows {
+    const NOTHING: Allows =
+        Allows { access: NO_WINDOW, flush: NO_WINDOW, lock: NO_WINDOW, unlock: NO_WINDOW };
+}
+
 impl Recent {
     /// No target.
     pub(crate) const NONE: Recent = Recent {
-        handle: usize::MAX,
         target: 0,
-        is_complete: false,
+        slot: u32::MAX,
+        allows: Allows::NOTHING,
         words: Words::Elsewhere,
+        lock: None,
         memory: UserBuf::EMPTY,
         unit: 0,
     };
 
-    /// Returns what a window says of a target; `None` if operations at once are not possible.
-    pub(crate) fn of(window: &Window, handle: usize, target: u32) -> Option<Recent> {
+    /// Returns what the window in a slot says of a target; `None` if there is no such rank.
+    pub(crate) fn of(window: &Window, slot: u32, handle: usize, target: u32) -> Option<Recent> {
         let remote = window.remotes.get(target as usize)?;
-        let (memory, unit) = (remote.direct?, usize::try_from(remote.unit).ok()?);
-        let reach = window.epochs.reach();
-        let words = match (window.leaves_words(), window.records_of(target)) {
+        let words = match (window.leaves_words(), window.records_of_words(target)) {
             (true, _) => Words::Elsewhere,
-            (false, Some((own, theirs))) => Words::Announced(own, theirs),
+            (false, Some(records)) => Words::Announced(records),
             (false, None) => Words::Freely,
         };
-        let is_complete = !window.has_frames && reach.flushes(target);
-        let recent = Recent { handle, target, is_complete, words, memory, unit };
-        reach.accesses(target).then_some(recent)
+        let lock = window.records_of_lock(target);
+        let memory = remote.direct.unwrap_or(UserBuf::EMPTY);
+        let (reach, hold) = (window.epochs.reach(), window.epochs.only(target));
+        let if_so = |is_allowed: bool| if is_allowed { handle } else { NO_WINDOW };
+        let allows = Allows {
+            access: if_so(reach.accesses(target) && remote.direct.is_some()),
+            flush: if_so(reach.flushes(target) && !window.has_frames),
+            lock: if_so(window.epochs.is_idle() && lock.is_some()),
+            unlock: if_so(hold.is_some_and(|hold| hold.taken.is_some()) && !window.has_frames),
+        };
+        let unit = usize::try_from(remote.unit).ok()?;
+        Some(Recent { target, slot, allows, words, lock, memory, unit })
     }
 
     /// Forgets the target.
     #[inline(always)]
     pub(crate) fn forget(&mut self) {
-        self.handle = Recent::NONE.handle;
+        self.allows = Allows::NOTHING;
     }
 
-    /// Returns whether it is that target.
+    /// Returns the slot of the window.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> usize {
+        self.slot as usize
+    }
+
+    /// Returns whether it is that target, and may be accessed.
     #[inline(always)]
     pub fn is(&self, handle: usize, target: u32) -> bool {
-        self.handle == handle && self.target == target
+        self.allows.access == handle && self.target == target
     }
 
     /// Returns whether it is that target, and a flush has nothing to wait for.
     #[inline(always)]
     pub(crate) fn is_complete(&self, handle: usize, target: u32) -> bool {
-        self.is(handle, target) && self.is_complete
+        self.allows.flush == handle && self.target == target
+    }
+
+    /// Returns whether it is that target, and its lock may be taken.
+    #[inline(always)]
+    pub(crate) fn is_lockable(&self, handle: usize, target: u32) -> bool {
+        self.allows.lock == handle && self.target == target
+    }
+
+    /// Returns whether it is that target, and its lock may be returned.
+    #[inline(always)]
+    pub(crate) fn is_locked(&self, handle: usize, target: u32) -> bool {
+        self.allows.unlock == handle && self.target == target
+    }
+
+    /// Takes the lock of the target, if it is free: an epoch of its window. It must be lockable.
+    #[inline(always)]
+    pub(crate) fn lock(&mut self, window: &mut Window, exclusive: bool) -> Attempt {
+        let Some(records) = &self.lock else { return Attempt::Refused };
+        let attempt = records.take(exclusive);
+        let Attempt::Taken(taken_by) = attempt else { return attempt };
+        window.epochs.lock_at_once(self.target, Hold::at_once(exclusive, taken_by));
+        let handle = self.allows.lock;
+        let unless = |is_not: bool| if is_not { NO_WINDOW } else { handle };
+        let done = unless(window.has_frames);
+        let access = unless(self.memory.is_empty());
+        self.allows = Allows { access, flush: done, lock: NO_WINDOW, unlock: done };
+        attempt
+    }
+
+    /// Returns the lock of the target, which must be locked; true if ranks that wait for it have to
+    /// be woken.
+    #[inline(always)]
+    pub(crate) fn unlock(&mut self, window: &mut Window) -> bool {
+        let (Some(records), Some(hold)) = (&self.lock, window.epochs.only(self.target)) else {
+            return false;
+        };
+        let taken_by = hold.taken.unwrap_or(TakenBy::Ticket);
+        window.epochs.unlock_only();
+        self.allows = Allows { lock: self.allows.unlock, ..Allows::NOTHING };
+        records.give_back(hold.exclusive, taken_by)
     }
 
     /// Returns `len` bytes at `disp` units of the target's memory.
@@ -105,7 +184,10 @@ impl Recent {
         old: Option<UserBuf>,
     ) -> bool {
         let Some(at) = self.reach(disp, len) else { return false };
-        self.on_words(|| atomic::change(at, primitive, operand, old))
+        let Some(announced) = self.words.begin() else { return false };
+        let is_done = atomic::change(at, primitive, operand, old);
+        announced.end();
+        is_done
     }
 
     /// Changes as many words of `size` bytes as there are operands, like [`Recent::change`].
@@ -121,35 +203,50 @@ impl Recent {
         if len > SHORT_MAX || !len.is_multiple_of(size) || !atomic::is_word(at, size) {
             return false;
         }
-        self.on_words(|| {
-            let change = |begin: usize| {
-                let (at, operand) = (at.slice(begin, size), operands.slice(begin, size));
-                atomic::change(at, primitive, operand, None)
-            };
-            (0..len).step_by(size).all(change)
-        })
+        let Some(announced) = self.words.begin() else { return false };
+        let change = |begin: usize| {
+            let (at, operand) = (at.slice(begin, size), operands.slice(begin, size));
+            atomic::change(at, primitive, operand, None)
+        };
+        let is_done = (0..len).step_by(size).all(change);
+        announced.end();
+        is_done
     }
 
     /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Recent::change`].
     #[inline(always)]
     pub fn swap(&self, disp: i64, (expected, new): (UserBuf, UserBuf), old: UserBuf) -> bool {
         let Some(at) = self.reach(disp, old.len()) else { return false };
-        self.on_words(|| atomic::change_equal(at, expected, new, old))
-    }
-
-    #[inline(always)]
-    fn on_words(&self, work: impl FnOnce() -> bool) -> bool {
-        let announced = match &self.words {
-            Words::Elsewhere => return false,
-            Words::Freely => None,
-            // The general path waits for a long accumulate.
-            Words::Announced(own, theirs) if !own.announce(theirs) => return false,
-            Words::Announced(own, _) => Some(own),
-        };
-        let is_done = work();
-        if let Some(own) = announced {
-            own.withdraw();
-        }
+        let Some(announced) = self.words.begin() else { return false };
+        let is_done = atomic::change_equal(at, expected, new, old);
+        announced.end();
         is_done
+    }
+}
+
+/// An announcement, where one is needed, of processor atomics.
+#[derive(Clone, Copy)]
+struct Announced<'a>(Option<&'a Records>);
+
+impl Words {
+    /// Begins processor atomics; `None` if the general path has to do them, which waits for a long
+    /// accumulate.
+    #[inline(always)]
+    fn begin(&self) -> Option<Announced<'_>> {
+        match self {
+            Words::Elsewhere => None,
+            Words::Freely => Some(Announced(None)),
+            Words::Announced(records) if !records.announce() => None,
+            Words::Announced(records) => Some(Announced(Some(records))),
+        }
+    }
+}
+
+impl Announced<'_> {
+    #[inline(always)]
+    fn end(self) {
+        if let Some(records) = self.0 {
+            records.own.withdraw();
+        }
     }
 }

@@ -10,10 +10,12 @@
 use fabric::{Header, HybridGet, Peer, Region};
 use objects::{Class, Error, Result};
 
+use crate::control::Use;
 use crate::engine::Engine;
 use crate::epoch::Hold;
 use crate::origin;
 use crate::outgoing::Item;
+use crate::records::TakenBy;
 use crate::steps::StepKind;
 use crate::window::{LockBy, LockState, Target, Window};
 use crate::wire::Step;
@@ -106,7 +108,7 @@ impl Engine {
         exclusive: bool,
         nocheck: bool,
     ) -> Result<()> {
-        let hold = Hold { exclusive, nocheck, is_quick: false };
+        let hold = Hold { exclusive, nocheck, taken: None };
         let state = self.window_mut(window)?;
         state.peer(target)?;
         state.epochs.lock(target, hold)?;
@@ -120,7 +122,7 @@ impl Engine {
         window: u64,
         nocheck: bool,
     ) -> Result<()> {
-        let hold = Hold { exclusive: false, nocheck, is_quick: false };
+        let hold = Hold { exclusive: false, nocheck, taken: None };
         let state = self.window_mut(window)?;
         state.epochs.lock_all(hold)?;
         let size = state.size();
@@ -138,7 +140,10 @@ impl Engine {
         let lock = match (hold.nocheck, state.remotes[target as usize].control) {
             (true, _) => LockState::Held,
             (_, Some(control)) if state.lock_by == LockBy::Memory => {
-                LockState::Ticket(control.draw())
+                if hold.exclusive {
+                    state.begin_use(Use::Writers);
+                }
+                LockState::Ticket(control.draw(hold.exclusive))
             }
             _ => LockState::Requested,
         };
@@ -184,15 +189,13 @@ impl Engine {
     ) -> Option<Result<()>> {
         let state = self.windows.get_mut(&window)?;
         let control = state.remotes[target as usize].control?;
-        if !control.is_turn(ticket, hold.exclusive) {
-            return self.lock_failure(window, target, control.holder()).map(Err);
+        if !state.is_turn(target, ticket, hold.exclusive) {
+            let holder = state.holder(target);
+            return self.lock_failure(window, target, holder).map(Err);
         }
-        let rank = state.rank;
+        control.begin(state.rank);
         state.target(target).lock = LockState::Held;
         self.shared_waits -= 1;
-        if control.begin(hold.exclusive, rank) {
-            self.wake_all(window);
-        }
         Some(Ok(()))
     }
 
@@ -239,12 +242,11 @@ impl Engine {
     pub fn has_turn(&self) -> bool {
         let is_due = |window: &Window, rank: u32, ticket: u32| {
             let hold = window.epochs.held(rank).or_else(|_| window.epochs.held_all());
-            let control = window.remotes[rank as usize].control;
-            hold.is_ok_and(|hold| {
-                control.is_some_and(|control| control.is_turn(ticket, hold.exclusive))
-            })
+            hold.is_ok_and(|hold| window.is_turn(rank, ticket, hold.exclusive))
         };
         self.windows.values().any(|window| {
+            // A rank that returns the lock either has stored that, or finds the ticket.
+            window.fences.heavy();
             let has_lock = window.targets.iter().any(|(&rank, target)| match target.lock {
                 LockState::Ticket(ticket) => is_due(window, rank, ticket),
                 _ => false,
@@ -368,15 +370,15 @@ impl Engine {
     ) -> Result<()> {
         let state = self.window_mut(window)?;
         let hold = state.epochs.held(target).or_else(|_| state.epochs.held_all())?;
-        let (control, lock_by) = (state.remotes[target as usize].control, state.lock_by);
+        let (records, lock_by) = (state.records_of(target), state.lock_by);
         let used = state.target(target);
         used.lock = LockState::None;
         if hold.nocheck {
             return self.flush(endpoint, window, target);
         }
-        match control {
-            Some(control) if lock_by == LockBy::Memory => {
-                if control.end(hold.exclusive) {
+        match records {
+            Some(records) if lock_by == LockBy::Memory => {
+                if records.give_back(hold.exclusive, hold.taken.unwrap_or(TakenBy::Ticket)) {
                     self.wake_all(window);
                 }
                 Ok(())

@@ -13,7 +13,7 @@ use crate::attached::{self, Attached};
 use crate::combine::{Executor, SHORT_MAX, Sharing};
 use crate::confirmation::Unconfirmed;
 use crate::conflict::{Check, Hooks};
-use crate::control::Control;
+use crate::control::{Control, Fences, Use};
 use crate::deferred::Deferred;
 use crate::element::Element;
 use crate::epoch::Epochs;
@@ -22,6 +22,7 @@ use crate::guard::Guard;
 use crate::ledger::Ledger;
 use crate::lock_queue::LockQueue;
 use crate::mailbox::Mailbox;
+use crate::records::Records;
 use crate::steps::{StepRow, Steps};
 
 /// The memory that a rank contributes.
@@ -110,8 +111,10 @@ pub(crate) enum LockState {
 pub(crate) struct Target {
     /// Operations whose local memory is still in use.
     pub(crate) active: u32,
-    /// Frames were sent that no flush has covered.
+    /// Frames were sent that the target does not answer, and no flush has covered.
     pub(crate) is_dirty: bool,
+    /// Operations in frames that the target answers, and has not.
+    pub(crate) answered: u32,
     /// Flushes and unlocks that are not acknowledged.
     pub(crate) unacked: u32,
     /// A device has reported puts, of which this is the last byte, before they are in memory.
@@ -129,6 +132,11 @@ impl Target {
     pub(crate) fn is_used(&self) -> bool {
         self.active > 0 || self.is_dirty || self.unacked > 0 || self.unconfirmed.is_some()
     }
+
+    /// Returns true while frames may be under way that the target has not handled.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.is_dirty || self.answered > 0 || self.unacked > 0
+    }
 }
 
 /// A window.
@@ -141,6 +149,7 @@ pub struct Window {
     pub(crate) remotes: Vec<Remote>,
     /// The records of all ranks of this host.
     records: Vec<Control>,
+    pub(crate) fences: Fences,
     pub(crate) lock_by: LockBy,
     /// Several processes access the memory of a rank.
     is_shared: bool,
@@ -185,6 +194,7 @@ impl Window {
             peers,
             memory,
             records: remotes.iter().filter_map(|remote| remote.control).collect(),
+            fences: Fences::Equal,
             remotes,
             lock_by,
             is_shared,
@@ -200,6 +210,12 @@ impl Window {
             deferred: Deferred::default(),
             check: None,
         }
+    }
+
+    /// Makes fences cheap where they are often: the processes of all ranks are registered
+    /// (`fabric::membarrier`).
+    pub fn fence_unequally(&mut self) {
+        self.fences = Fences::Unequal;
     }
 
     /// Has the general path refuse locks (the hint no_locks).
@@ -223,11 +239,10 @@ impl Window {
 
     /// Returns which processes access the memory of a rank that this process accesses itself.
     fn sharing(&self, rank: u32) -> Sharing<'_> {
-        let record = |rank: u32| self.remotes[rank as usize].control.as_ref();
-        match (record(self.rank), record(rank)) {
+        match self.records_of(rank) {
             _ if !self.is_shared => Sharing::Alone,
-            (Some(own), Some(target)) => Sharing::Guarded(Guard::new(own, target, &self.records)),
-            _ => Sharing::Unguarded,
+            Some(records) => Sharing::Guarded(Guard::new(records, &self.records)),
+            None => Sharing::Unguarded,
         }
     }
 
@@ -237,12 +252,51 @@ impl Window {
         !matches!(self.atomics, AtomicsBy::Processors)
     }
 
-    /// Returns the records of this rank and of a target, where accesses to the target's memory by
-    /// processor atomics have to be kept apart from long ones.
-    pub(crate) fn records_of(&self, target: u32) -> Option<(Control, Control)> {
-        let record = |rank: u32| self.remotes[rank as usize].control;
+    /// Returns the records that matter at a target, if there are any.
+    pub(crate) fn records_of(&self, target: u32) -> Option<Records> {
+        let record = |rank: u32| self.remotes.get(rank as usize)?.control;
+        let (own, target) = (record(self.rank)?, record(target)?);
+        Some(Records { own, target, first: *self.records.first()?, fences: self.fences })
+    }
+
+    /// Returns the records of a target, where accesses to its memory by processor atomics have to
+    /// be kept apart from long ones.
+    pub(crate) fn records_of_words(&self, target: u32) -> Option<Records> {
         let has_long = self.is_shared && self.remotes[target as usize].size > SHORT_MAX as u64;
-        if has_long { Some((record(self.rank)?, record(target)?)) } else { None }
+        if has_long { self.records_of(target) } else { None }
+    }
+
+    /// Returns the records of a target whose lock is in memory, and may be taken.
+    pub(crate) fn records_of_lock(&self, target: u32) -> Option<Records> {
+        let may_lock = self.lock_by == LockBy::Memory && self.has_locks;
+        if may_lock { self.records_of(target) } else { None }
+    }
+
+    /// Returns whether a ticket of a target's lock may begin.
+    pub(crate) fn is_turn(&self, target: u32, ticket: u32, exclusive: bool) -> bool {
+        let Some(Records { target, first, .. }) = self.records_of(target) else { return false };
+        if !target.is_turn(ticket) {
+            return false;
+        }
+        if !exclusive || first.readers_have_left() {
+            return true;
+        }
+        first.record_left_readers(&self.records);
+        !self.records.iter().any(|record| record.reads(target.rank()))
+    }
+
+    /// Begins a use of the window by this rank.
+    pub(crate) fn begin_use(&self, what: Use) {
+        if let Some(first) = self.records.first() {
+            first.begin_use(what, self.fences);
+        }
+    }
+
+    /// Returns a rank that holds the lock of a target, for reports.
+    pub(crate) fn holder(&self, target: u32) -> Option<u32> {
+        let control = self.remotes.get(target as usize)?.control?;
+        let reader = || self.records.iter().find(|record| record.reads(target)).map(Control::rank);
+        control.holder().or_else(reader)
     }
 
     /// Returns whether processors must not change some elements.

@@ -2,7 +2,7 @@
 //!
 //! A slot is found without a hash; therefore calls of the user use it where they are short. A slot
 //! is used again after its window was closed. The target that was accessed last is forgotten when a
-//! window may change.
+//! window may change, but for the epoch of its lock.
 
 use rustc_hash::FxHashMap;
 
@@ -67,6 +67,14 @@ impl Windows {
     #[inline(always)]
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// Returns the target that was accessed last and its window. It is not forgotten: the caller
+    /// changes both alike.
+    #[inline(always)]
+    pub(crate) fn recent_mut(&mut self) -> Option<(&mut Recent, &mut Window)> {
+        let window = self.slots.get_mut(self.recent.slot())?.as_mut()?;
+        Some((&mut self.recent, window))
     }
 
     /// Remembers the target that is accessed next.

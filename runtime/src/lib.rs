@@ -66,7 +66,7 @@ pub mod window;
 
 pub use abort::abort;
 pub use init::{THREAD_LEVELS, finalize, init, start_engine};
-pub use lock::{block_on, poll, progress_once, with};
+pub use lock::{block_on, poll, progress_once, with, with_alone};
 pub use process::{Core, GroupObject, InitState, Process, bad_handle, bad_predefined, predefined};
 pub use raise::{RaiseOn, raise};
 pub use request::{Request, SendMode};

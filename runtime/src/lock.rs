@@ -18,10 +18,11 @@ pub fn with<R>(work: impl FnOnce(&mut Process) -> R) -> R {
     LOCK.with(work)
 }
 
-/// Runs work of a few instructions on the state of the process.
+/// Runs work of a few instructions on the state of the process; `None`, and nothing done, if
+/// several threads may be in MPI.
 #[inline(always)]
-pub(crate) fn with_inline<R>(work: impl FnOnce(&mut Process) -> R) -> R {
-    LOCK.with_inline(work)
+pub fn with_alone<R>(work: impl FnOnce(&mut Process) -> R) -> Option<R> {
+    LOCK.with_alone(work)
 }
 
 /// Locks for a send or a receive. The engine records whether such a call did anything for other

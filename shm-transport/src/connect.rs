@@ -11,7 +11,6 @@ use fabric::{Caps, Offload, Peer, PeerFailed};
 
 use crate::blocks::BodyBlocks;
 use crate::control::Control;
-use crate::event_count;
 use crate::inbound::InboundRings;
 use crate::outbound::Outbound;
 use crate::peers::LocalPeers;
@@ -87,7 +86,7 @@ impl ShmTransport {
         assert_eq!(peers.len(), segment.size() as usize);
         let peers = LocalPeers::new(peers, in_mpi);
         let own = segment.control(segment.me());
-        let has_membarrier = event_count::register_membarrier();
+        let has_membarrier = fabric::membarrier::register();
         own.event_count.init(has_membarrier && settings.rare_sleeps);
         let caps = caps(&segment, &settings);
         if caps.get_min != u64::MAX {
@@ -115,6 +114,11 @@ impl ShmTransport {
     /// The memory that this host's ranks share.
     pub fn segment(&self) -> &Segment {
         &self.segment
+    }
+
+    /// Returns whether this process takes part in the barriers of others (`fabric::membarrier`).
+    pub fn has_membarrier(&self) -> bool {
+        self.has_membarrier
     }
 
     /// Returns whether other ranks can attach this process's memory through XPMEM.

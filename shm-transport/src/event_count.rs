@@ -16,6 +16,8 @@
 
 #![allow(unsafe_code)]
 
+use fabric::membarrier;
+
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// The word that senders read after each message: a line that changes only when its owner waits or
@@ -47,7 +49,7 @@ impl EventCount {
             fence(Ordering::SeqCst);
             return true;
         }
-        let ordered = membarrier(GLOBAL_EXPEDITED);
+        let ordered = membarrier::run();
         if !ordered {
             // The kernel refuses since a filter was set. Senders return to their fences, but one
             // may have read the old value already.
@@ -100,21 +102,4 @@ impl EventCount {
     pub(crate) fn word(&self) -> &AtomicU32 {
         &self.waiting
     }
-}
-
-// From linux/membarrier.h; the libc crate lacks them.
-const GLOBAL_EXPEDITED: libc::c_int = 1 << 1; // MEMBARRIER_CMD_GLOBAL_EXPEDITED
-const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2; // MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
-
-/// Registers this process for other processes' barriers; false if the kernel refuses.
-pub(crate) fn register_membarrier() -> bool {
-    membarrier(REGISTER_GLOBAL_EXPEDITED)
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    if cfg!(any(loom, miri)) {
-        return false;
-    }
-    // SAFETY: the call takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

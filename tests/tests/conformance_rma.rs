@@ -266,6 +266,37 @@ fn a_device_needs_no_progress_of_the_target() {
     }
 }
 
+/// The answer of an operation in frames says that the target has done it: a flush that comes later
+/// ends while the target makes no progress. An accumulate has no answer.
+#[test]
+fn a_flush_awaits_no_more_than_the_answer() {
+    let mut job = Job::new(2, seed(), Options::default());
+    job.engines[0].lock_all(&mut job.transports[0], ID, true).expect("an epoch");
+    let int = Datatype::predefined(0x209).expect("MPI_INT").clone();
+    let place = Place { target: 1, disp: 5, count: 1, datatype: int };
+    let one = Bytes::new(Shape::Run, &bytes(&[1]));
+    let old = Bytes::for_receive(Shape::Run, 4);
+    let accumulate = Access::Accumulate(BuiltinOp::Sum, one.buffer());
+    let fetch = Access::Fetch(BuiltinOp::Sum, one.buffer(), old.buffer());
+    for (access, is_answered) in [(accumulate, false), (fetch, true)] {
+        job.start(0, access, &place);
+        (0..1000).for_each(|_| job.progress());
+        let (engine, transport) = (&mut job.engines[0], &mut job.transports[0]);
+        engine.flush(transport, ID, 1).expect("a flush begins");
+        let mut is_over = false;
+        for _ in 0..1000 {
+            protocol::progress(transport, engine);
+            is_over |= engine.poll_flush(ID, Some(1)).is_some();
+        }
+        assert_eq!(is_over, is_answered);
+        job.flush();
+    }
+    assert_eq!(old.read(), bytes(&[1]));
+    for (engine, transport) in job.engines.iter_mut().zip(&mut job.transports) {
+        engine.close(transport, ID);
+    }
+}
+
 /// A job of dynamic windows whose memory a device accesses.
 fn dynamic_job(ranks: u32, seed: u64, one_sided: fabric::sim::Manner) -> Job {
     let caps = Caps { get_min: 1, put_min: 1, offload: Offload::Device, ..ROUGH.caps };
@@ -580,6 +611,7 @@ fn the_locks_of_all_targets_are_taken_together_or_not_at_all() {
         let control = Control::new(record, rank as u32, &NOT_ENDED);
         Remote { control: Some(control), ..Remote::default() }
     };
+    let mut transport = fabric(1, seed(), Options::default()).remove(0);
     let [mut one, mut other] = [0, 1].map(|rank| {
         let own = Memory::Fixed(fabric::UserBuf::EMPTY);
         let (group, remotes) = (Group::world(RANKS as u32), (0..RANKS).map(remote).collect());
@@ -587,20 +619,49 @@ fn the_locks_of_all_targets_are_taken_together_or_not_at_all() {
         engine.open(Window::new((ID, rank), group, own, remotes, LockBy::Memory));
         engine
     });
-    assert!(one.lock_now(0, 2, true) && !other.lock_all_now(0));
-    assert_eq!(one.unlock_now(0, 2), Unlocked::Quietly);
+    // Readers are announced, until there is a writer.
+    assert!(other.lock_all_now(0) && lock_now(&mut one, 1, false));
+    assert_eq!(other.unlock_all_now(0), Unlocked::Quietly);
+    assert!(!lock_now(&mut other, 2, true), "the window had no writer");
+    other.lock(&mut transport, ID, 2, true, false).expect("a lock begins");
+    assert!(other.poll_lock(ID, 2).expect("an end").is_ok(), "the reader is at another target");
+    other.unlock(&mut transport, ID, 2).expect("a lock ends");
+    other.end_passive(ID, Some(2)).expect("an epoch ends");
+    other.lock(&mut transport, ID, 1, true, false).expect("a lock begins");
+    assert!(other.poll_lock(ID, 1).is_none(), "a reader was announced");
+    assert_eq!(other.blocked_on(ID, WaitsFor::Lock), Some((1, Some(0))));
+    assert_eq!(unlock_now(&mut one, 1), Unlocked::WithWaiters);
+    assert!(!lock_now(&mut one, 1, false), "a writer waits");
+    assert!(other.has_turn() && other.poll_lock(ID, 1).expect("an end").is_ok());
+    other.unlock(&mut transport, ID, 1).expect("a lock ends");
+    other.end_passive(ID, Some(1)).expect("an epoch ends");
+    // From now on all are tickets.
+    assert!(lock_now(&mut one, 2, true) && !other.lock_all_now(0));
+    assert_eq!(unlock_now(&mut one, 2), Unlocked::Quietly);
     for target in 0..RANKS as u32 {
-        assert!(one.lock_now(0, target, true), "the lock of {target} was kept");
-        assert_eq!(one.unlock_now(0, target), Unlocked::Quietly);
+        assert!(lock_now(&mut one, target, true), "the lock of {target} was kept");
+        assert_eq!(unlock_now(&mut one, target), Unlocked::Quietly);
     }
     assert!(!other.flush_all_now(0) && other.lock_all_now(0) && other.flush_all_now(0));
     assert!(!other.lock_all_now(0), "the epoch is open");
-    assert!(!one.lock_now(0, 1, true) && one.lock_all_now(0), "readers share");
-    assert_eq!(other.unlock_now(0, 1), Unlocked::Refused);
+    assert!(!lock_now(&mut one, 1, true) && one.lock_all_now(0), "readers share");
+    assert_eq!(unlock_now(&mut other, 1), Unlocked::Refused);
     assert_eq!(other.unlock_all_now(0), Unlocked::Quietly, "nobody waits for the other reader");
     assert_eq!(other.unlock_all_now(0), Unlocked::Refused);
     assert_eq!(one.unlock_all_now(0), Unlocked::Quietly);
-    assert!(other.lock_now(0, 0, true));
+    assert!(lock_now(&mut other, 0, true));
+}
+
+/// Takes a lock at once, in the only window of an engine.
+fn lock_now(engine: &mut Engine, target: u32, exclusive: bool) -> bool {
+    engine.remember(0, ID as usize, target, false);
+    engine.lock_now(ID as usize, target, exclusive)
+}
+
+/// Returns a lock at once, in the only window of an engine.
+fn unlock_now(engine: &mut Engine, target: u32) -> Unlocked {
+    engine.remember(0, ID as usize, target, false);
+    engine.unlock_now(ID as usize, target)
 }
 
 #[test]
@@ -621,9 +682,8 @@ fn a_lock_whose_holder_has_died_is_an_error_that_names_it() {
         engine.open(Window::new((ID, rank), group, own, remotes.to_vec(), LockBy::Memory));
         engine
     });
-    let slot = 0;
-    assert!(engines[1].lock_now(slot, 0, true), "the lock is free");
-    engines[0].lock(&mut transports[0], ID, 0, false, false).expect("a lock begins");
+    assert!(lock_now(&mut engines[1], 0, false), "the lock is free");
+    engines[0].lock(&mut transports[0], ID, 0, true, false).expect("a lock begins");
     assert!(engines[0].poll_lock(ID, 0).is_none(), "rank 1 holds it");
     assert_eq!(engines[0].blocked_on(ID, WaitsFor::Lock), Some((0, Some(1))));
     for _ in 0..1000 {

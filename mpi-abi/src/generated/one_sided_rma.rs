@@ -9,9 +9,22 @@ unsafe extern "C" fn PMPI_Accumulate(
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Accumulate, RaiseOn::Win(win.0), || unsafe { crate::one_sided::accumulate(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win) })
+    if ends_at_once(Call::Accumulate, |p| unsafe { crate::one_sided::accumulate_now(p, origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { accumulate_rest(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
 }
 jump!(MPI_Accumulate to PMPI_Accumulate);
+
+#[inline(never)]
+unsafe extern "C" fn accumulate_rest(
+    origin_addr: *const c_void, origin_count: c_int, origin_datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Accumulate, RaiseOn::Win(win.0), || unsafe { crate::one_sided::accumulate(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, op, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Accumulate_c(
@@ -19,9 +32,22 @@ unsafe extern "C" fn PMPI_Accumulate_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Accumulate_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::accumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) })
+    if ends_at_once(Call::Accumulate_c, |p| unsafe { crate::one_sided::accumulate_now(p, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { accumulate_c_rest(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
 }
 jump!(MPI_Accumulate_c to PMPI_Accumulate_c);
+
+#[inline(never)]
+unsafe extern "C" fn accumulate_c_rest(
+    origin_addr: *const c_void, origin_count: MPI_Count, origin_datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Accumulate_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::accumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Compare_and_swap(
@@ -29,9 +55,22 @@ unsafe extern "C" fn PMPI_Compare_and_swap(
     target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Compare_and_swap, RaiseOn::Win(win.0), || unsafe { crate::one_sided::compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) })
+    if ends_at_once(Call::Compare_and_swap, |p| unsafe { crate::one_sided::compare_and_swap_now(p, origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { compare_and_swap_rest(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) }
 }
 jump!(MPI_Compare_and_swap to PMPI_Compare_and_swap);
+
+#[inline(never)]
+unsafe extern "C" fn compare_and_swap_rest(
+    origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
+    target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Compare_and_swap, RaiseOn::Win(win.0), || unsafe { crate::one_sided::compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Fetch_and_op(
@@ -39,9 +78,22 @@ unsafe extern "C" fn PMPI_Fetch_and_op(
     target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Fetch_and_op, RaiseOn::Win(win.0), || unsafe { crate::one_sided::fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) })
+    if ends_at_once(Call::Fetch_and_op, |p| unsafe { crate::one_sided::fetch_and_op_now(p, origin_addr, result_addr, datatype, target_rank, target_disp, op, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { fetch_and_op_rest(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) }
 }
 jump!(MPI_Fetch_and_op to PMPI_Fetch_and_op);
+
+#[inline(never)]
+unsafe extern "C" fn fetch_and_op_rest(
+    origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Fetch_and_op, RaiseOn::Win(win.0), || unsafe { crate::one_sided::fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Get(
@@ -49,9 +101,22 @@ unsafe extern "C" fn PMPI_Get(
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Get, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) })
+    if ends_at_once(Call::Get, |p| unsafe { crate::one_sided::get_now(p, origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { get_rest(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 }
 jump!(MPI_Get to PMPI_Get);
+
+#[inline(never)]
+unsafe extern "C" fn get_rest(
+    origin_addr: *mut c_void, origin_count: c_int, origin_datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Get, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Get_accumulate(
@@ -81,9 +146,22 @@ unsafe extern "C" fn PMPI_Get_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Get_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) })
+    if ends_at_once(Call::Get_c, |p| unsafe { crate::one_sided::get_now(p, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { get_c_rest(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 }
 jump!(MPI_Get_c to PMPI_Get_c);
+
+#[inline(never)]
+unsafe extern "C" fn get_c_rest(
+    origin_addr: *mut c_void, origin_count: MPI_Count, origin_datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Get_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Put(
@@ -91,9 +169,22 @@ unsafe extern "C" fn PMPI_Put(
     target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Put, RaiseOn::Win(win.0), || unsafe { crate::one_sided::put(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) })
+    if ends_at_once(Call::Put, |p| unsafe { crate::one_sided::put_now(p, origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { put_rest(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 }
 jump!(MPI_Put to PMPI_Put);
+
+#[inline(never)]
+unsafe extern "C" fn put_rest(
+    origin_addr: *const c_void, origin_count: c_int, origin_datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, target_count: c_int, target_datatype: MPI_Datatype, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Put, RaiseOn::Win(win.0), || unsafe { crate::one_sided::put(origin_addr, MPI_Count::from(origin_count), origin_datatype, target_rank, target_disp, MPI_Count::from(target_count), target_datatype, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Put_c(
@@ -101,9 +192,22 @@ unsafe extern "C" fn PMPI_Put_c(
     target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
 ) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Put_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) })
+    if ends_at_once(Call::Put_c, |p| unsafe { crate::one_sided::put_now(p, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { put_c_rest(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 }
 jump!(MPI_Put_c to PMPI_Put_c);
+
+#[inline(never)]
+unsafe extern "C" fn put_c_rest(
+    origin_addr: *const c_void, origin_count: MPI_Count, origin_datatype: MPI_Datatype, target_rank: c_int,
+    target_disp: MPI_Aint, target_count: MPI_Count, target_datatype: MPI_Datatype, win: MPI_Win,
+) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Put_c, RaiseOn::Win(win.0), || unsafe { crate::one_sided::put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Raccumulate(
@@ -288,9 +392,19 @@ jump!(MPI_Win_fence to PMPI_Win_fence);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Win_flush, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush(rank, win) })
+    if ends_at_once(Call::Win_flush, |p| unsafe { crate::one_sided::win_flush_now(p, rank, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_flush_rest(rank, win) }
 }
 jump!(MPI_Win_flush to PMPI_Win_flush);
+
+#[inline(never)]
+unsafe extern "C" fn win_flush_rest(rank: c_int, win: MPI_Win) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_flush, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush(rank, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush_all(win: MPI_Win) -> c_int {
@@ -302,9 +416,19 @@ jump!(MPI_Win_flush_all to PMPI_Win_flush_all);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Win_flush_local, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush_local(rank, win) })
+    if ends_at_once(Call::Win_flush_local, |p| unsafe { crate::one_sided::win_flush_local_now(p, rank, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_flush_local_rest(rank, win) }
 }
 jump!(MPI_Win_flush_local to PMPI_Win_flush_local);
+
+#[inline(never)]
+unsafe extern "C" fn win_flush_local_rest(rank: c_int, win: MPI_Win) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_flush_local, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_flush_local(rank, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_flush_local_all(win: MPI_Win) -> c_int {
@@ -339,9 +463,19 @@ jump!(MPI_Win_get_info to PMPI_Win_get_info);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Win_lock, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_lock(lock_type, rank, assert, win) })
+    if ends_at_once(Call::Win_lock, |p| unsafe { crate::one_sided::win_lock_now(p, lock_type, rank, assert, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_lock_rest(lock_type, rank, assert, win) }
 }
 jump!(MPI_Win_lock to PMPI_Win_lock);
+
+#[inline(never)]
+unsafe extern "C" fn win_lock_rest(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_lock, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_lock(lock_type, rank, assert, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
@@ -406,9 +540,19 @@ jump!(MPI_Win_test to PMPI_Win_test);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: what the body asks for is what MPI asks of the caller.
-    call(Call::Win_unlock, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_unlock(rank, win) })
+    if ends_at_once(Call::Win_unlock, |p| unsafe { crate::one_sided::win_unlock_now(p, rank, win) }) {
+        return constants::MPI_SUCCESS;
+    }
+    // SAFETY: the arguments, passed on.
+    unsafe { win_unlock_rest(rank, win) }
 }
 jump!(MPI_Win_unlock to PMPI_Win_unlock);
+
+#[inline(never)]
+unsafe extern "C" fn win_unlock_rest(rank: c_int, win: MPI_Win) -> c_int {
+    // SAFETY: what the body asks for is what MPI asks of the caller.
+    call(Call::Win_unlock, RaiseOn::Win(win.0), || unsafe { crate::one_sided::win_unlock(rank, win) })
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PMPI_Win_unlock_all(win: MPI_Win) -> c_int {

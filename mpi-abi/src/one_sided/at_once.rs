@@ -1,28 +1,35 @@
 //! Accumulates that end at once, and what tells that an operation may: adjacent elements of one
 //! predefined datatype, with gaps nowhere, on all sides.
 
-use std::os::raw::{c_int, c_void};
+use std::os::raw::c_void;
 
 use fabric::UserBuf;
-use objects::Datatype;
 use objects::op::{BuiltinOp, PackedOp, Primitive};
+use runtime::Process;
 use runtime::window::quick;
 
-use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Win};
+use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op};
 use crate::args::plain;
+
+/// Count and datatype of the origin, then of the target.
+pub(super) type Sides = (MPI_Count, MPI_Datatype, MPI_Count, MPI_Datatype);
+
+/// Returns the origin's buffer if both sides are equally many elements of one predefined datatype
+/// without gaps.
+#[inline(always)]
+pub(super) unsafe fn equal(origin_addr: *const c_void, sides: Sides) -> Option<UserBuf> {
+    let (origin_count, origin_datatype, target_count, target_datatype) = sides;
+    if origin_count != target_count || origin_datatype.0 != target_datatype.0 {
+        return None;
+    }
+    // SAFETY: the user's buffer, passed on.
+    unsafe { plain(origin_addr, origin_count, origin_datatype) }
+}
 
 /// Returns the origin's buffer if both sides are equally many bytes of predefined datatypes without
 /// gaps.
-#[inline(always)]
-pub(super) unsafe fn alike(
-    origin_addr: *const c_void,
-    (origin_count, origin_datatype, target_count, target_datatype): (
-        MPI_Count,
-        MPI_Datatype,
-        MPI_Count,
-        MPI_Datatype,
-    ),
-) -> Option<UserBuf> {
+pub(super) unsafe fn alike(origin_addr: *const c_void, sides: Sides) -> Option<UserBuf> {
+    let (origin_count, origin_datatype, target_count, target_datatype) = sides;
     // SAFETY: the user's buffer, passed on; the address of the target's side is not looked at.
     let (origin, target) = unsafe {
         let origin = plain(origin_addr, origin_count, origin_datatype)?;
@@ -33,74 +40,57 @@ pub(super) unsafe fn alike(
 
 /// Does an accumulate of adjacent elements at once; false if the general path has to. `old` gets
 /// what they were.
-#[inline(always)]
 pub(super) fn combine_now(
+    p: &mut Process,
     operands: UserBuf,
     (len, datatype): (usize, MPI_Datatype),
-    place: (u32, MPI_Aint),
+    (of, disp): ((usize, u32), MPI_Aint),
     op: MPI_Op,
-    win: MPI_Win,
     old: Option<UserBuf>,
 ) -> bool {
     let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
-    if primitive != Primitive::Other && size == len {
-        return quick::change(win.0, place, primitive, operands, len, old);
+    if size == len
+        && quick::aim(p, of)
+        && quick::change(p, of, disp, (primitive, operands), len, old)
+    {
+        return true;
     }
-    combine_many_now(operands, (len, datatype), place, op, win, old)
-}
-
-#[inline(never)]
-fn combine_many_now(
-    operands: UserBuf,
-    (len, datatype): (usize, MPI_Datatype),
-    place: (u32, MPI_Aint),
-    op: MPI_Op,
-    win: MPI_Win,
-    old: Option<UserBuf>,
-) -> bool {
-    let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
     let is_plain = primitive != Primitive::Other && size > 0 && old.is_none();
-    if is_plain && quick::change_all(win.0, place, primitive, operands, size) {
+    if is_plain && quick::change_all(p, of, disp, (primitive, operands), size) {
         return true;
     }
     let packed = PackedOp::of_handles(op.0, datatype.0);
-    packed.is_some_and(|packed| quick::combine(win.0, place, packed, operands, len, old))
+    packed.is_some_and(|packed| quick::combine(p, of, disp, (packed, operands), len, old))
 }
 
-/// Does MPI_Fetch_and_op at once; false if the general path has to.
+/// Returns the operand of MPI_Fetch_and_op and its result, of so many bytes; `None` if the general
+/// path has to look at them.
 #[inline(always)]
-pub(super) unsafe fn fetch_now(
+pub(super) unsafe fn one_element(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
-    datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    op: MPI_Op,
-    win: MPI_Win,
-) -> bool {
-    let size = Datatype::plain_size(datatype.0);
-    let has_operand = !origin_addr.is_null() || op.0 == BuiltinOp::NoOp as usize;
+    size: usize,
+    needs_operand: bool,
+) -> Option<(UserBuf, UserBuf)> {
+    let has_operand = !needs_operand || !origin_addr.is_null();
     if size == 0 || !has_operand || result_addr.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: the user's buffers of one element; a value that is kept needs no operand.
-    let (operand, old) = unsafe {
+    Some(unsafe {
         let operand = UserBuf::new(origin_addr.cast_mut().cast(), size);
         (operand, UserBuf::new(result_addr.cast(), size))
-    };
-    let place = (target_rank as u32, target_disp);
-    combine_now(operand, (size, datatype), place, op, win, Some(old))
+    })
 }
 
 /// Does MPI_Get_accumulate of adjacent elements at once; false if the general path has to.
-#[inline(always)]
 pub(super) unsafe fn get_accumulate_now(
+    p: &mut Process,
     (origin_addr, origin_count, origin_datatype): (*const c_void, MPI_Count, MPI_Datatype),
     (result_addr, result_count, result_datatype): (*mut c_void, MPI_Count, MPI_Datatype),
     (target_count, target_datatype): (MPI_Count, MPI_Datatype),
-    place: (u32, MPI_Aint),
+    place: ((usize, u32), MPI_Aint),
     op: MPI_Op,
-    win: MPI_Win,
 ) -> bool {
     let result_addr = result_addr.cast_const();
     let sides = (result_count, result_datatype, target_count, target_datatype);
@@ -114,5 +104,5 @@ pub(super) unsafe fn get_accumulate_now(
     };
     let (Some(old), Some(operands)) = (old, operands) else { return false };
     let is_whole = op.0 == BuiltinOp::NoOp as usize || operands.len() == old.len();
-    is_whole && combine_now(operands, (old.len(), target_datatype), place, op, win, Some(old))
+    is_whole && combine_now(p, operands, (old.len(), target_datatype), place, op, Some(old))
 }

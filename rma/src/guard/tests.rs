@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use fabric::UserBuf;
 
 use super::*;
+use crate::control::Fences;
+
+fn guard_of(records: &[Control; RANKS], own: usize) -> Guard<'_> {
+    let (own, target, first) = (records[own], records[TARGET], records[0]);
+    Guard::new(Records { own, target, first, fences: Fences::Equal }, records)
+}
 
 fn counter_at<'a>(at: UserBuf) -> &'a AtomicU64 {
     // SAFETY: the caller's counter, aligned, and alive while it is used.
@@ -37,7 +43,7 @@ fn short_and_long_accesses_exclude_each_other() {
         std::thread::scope(|scope| {
             for own in 0..RANKS {
                 scope.spawn(move || {
-                    let guard = Guard::new(&records[own], &records[TARGET], records);
+                    let guard = guard_of(records, own);
                     // SAFETY: the counter outlives the scope.
                     let at = unsafe { UserBuf::new(address as *mut u8, 8) };
                     for round in 0..ROUNDS {
@@ -63,14 +69,16 @@ fn short_and_long_accesses_exclude_each_other() {
 #[test]
 fn ranks_that_die_in_an_access_keep_nobody_waiting() {
     with_records(|records, ended| {
-        let guard = |own: usize| Guard::new(&records[own], &records[TARGET], records);
+        let guard = |own: usize| guard_of(records, own);
+        let announce = |own: usize| guard_of(records, own).records.announce();
+        records[0].begin_use(Use::LongAccumulates, Fences::Equal);
         // The lock of one, and an announcement of another.
-        assert!(records[TARGET].hold(0) && !records[1].announce(&records[TARGET]));
+        assert!(records[TARGET].hold(0) && !announce(1));
         ended[0].store(1, Ordering::Release);
         assert_eq!(guard(1).beside_others(|| records[TARGET].held_by()), None);
         assert!(records[TARGET].hold(0));
         assert_eq!(guard(3).alone(|| records[TARGET].held_by()), Some(3));
-        assert!(records[1].announce(&records[TARGET]) && records[1].accesses(TARGET as u32));
+        assert!(announce(1) && records[1].accesses(TARGET as u32));
         ended[1].store(1, Ordering::Release);
         assert_eq!(guard(3).alone(|| records[TARGET].held_by()), Some(3));
     });
@@ -79,7 +87,7 @@ fn ranks_that_die_in_an_access_keep_nobody_waiting() {
 #[test]
 fn a_rank_that_lives_keeps_the_lock() {
     with_records(|records, ended| {
-        let guard = Guard::new(&records[1], &records[TARGET], records);
+        let guard = guard_of(records, 1);
         ended[3].store(1, Ordering::Release);
         assert!(records[TARGET].hold(0));
         guard.release_for_dead();

@@ -194,13 +194,14 @@ fn record_bytes(members: &Members, request: &Request) -> usize {
 fn offer(p: &mut Process, members: &Members, parts: &Parts, request: &Request) -> Offer {
     // A hint that cannot be read is no hint.
     let atomics = Atomics::of(p, request).unwrap_or(Atomics::No);
-    let mut offer = Offer { range: None, region: None, failed: false, atomics };
+    let mut offer = Offer { range: None, region: None, failed: false, has_barriers: true, atomics };
     let by_memory = p.core().is_ok_and(|core| core.rma_shm);
     let (Some(other), Some(shm)) =
         (members.neighbor(), p.stack().and_then(|s| s.endpoint.intra_mut()))
     else {
         return offer;
     };
+    offer.has_barriers = shm.has_membarrier();
     if members.local.first() == Some(&members.rank) {
         offer.range = shm.segment().reserve_window(parts.bytes).ok();
         offer.failed = offer.range.is_none();
@@ -331,6 +332,9 @@ fn open(
     let is_one_host = members.local.len() == remotes.len() && region.is_some();
     let lock_by = if is_one_host && by_memory { LockBy::Memory } else { LockBy::Message };
     let mut window = Window::new((id, members.rank), members.group.clone(), own, remotes, lock_by);
+    if offers.iter().all(|offer| offer.has_barriers) {
+        window.fence_unequally();
+    }
     if request.info.value("no_locks")? == Some(b"true") {
         window.forbid_locks();
     }

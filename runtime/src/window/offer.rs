@@ -71,16 +71,21 @@ pub(super) struct Offer {
     /// The user's memory, for single copy by ranks of the host.
     pub(super) region: Option<Region>,
     pub(super) failed: bool,
+    /// The process takes part in the barriers of others (`fabric::membarrier`), or no other one
+    /// shares memory with it.
+    pub(super) has_barriers: bool,
     pub(super) atomics: Atomics,
 }
 
 impl Offer {
     pub(super) const BYTES: usize = 4 + WindowRange::SIZE + Region::SIZE;
 
-    /// Encodes failed (1), has-range (1), has-region (1), atomics (1), range and region.
+    /// Encodes failed and has-barriers (1), has-range (1), has-region (1), atomics (1), range and
+    /// region.
     pub(super) fn encode(&self) -> [u8; Offer::BYTES] {
         let mut out = [0; Offer::BYTES];
-        (out[0], out[3]) = (self.failed.into(), self.atomics as u8);
+        out[0] = u8::from(self.failed) | u8::from(self.has_barriers) << 1;
+        out[3] = self.atomics as u8;
         if let Some(range) = &self.range {
             out[1] = 1;
             out[4..4 + WindowRange::SIZE].copy_from_slice(&range.encode());
@@ -96,8 +101,9 @@ impl Offer {
         let (range, region) = bytes[4..].split_at(WindowRange::SIZE);
         let range = if bytes[1] == 1 { WindowRange::decode(range) } else { None };
         let region = if bytes[2] == 1 { Region::decode(region) } else { None };
-        let (failed, atomics) = (bytes[0] != 0, Atomics::from_wire(bytes[3]));
-        Offer { range, region, failed, atomics }
+        let (failed, has_barriers) = (bytes[0] & 1 != 0, bytes[0] & 2 != 0);
+        let atomics = Atomics::from_wire(bytes[3]);
+        Offer { range, region, failed, has_barriers, atomics }
     }
 }
 

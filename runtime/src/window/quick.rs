@@ -1,14 +1,22 @@
-//! Calls on windows that end at once; each is false where the general path has to do it.
+//! Calls on windows that end at once; each is false, and has changed nothing, where the general
+//! path has to do it.
+//!
+//! [`put`] to [`unlock`] take the target that was accessed last, and are short enough for an entry
+//! point; [`aim`] makes a target that one. All others find their window in a table.
 
 use fabric::{OneSided, UserBuf};
 use objects::op::{PackedOp, Primitive};
 use rma::{Engine, Recent, Unlocked};
 
-use crate::lock::with_inline as with;
-use crate::process::{Process, Tables};
+use crate::process::Process;
 use crate::stack::Stack;
 
 impl Process {
+    #[inline(always)]
+    fn rma(&mut self) -> Option<&mut Engine> {
+        Some(&mut self.core.as_deref_mut()?.stack.protocols.rma)
+    }
+
     /// Returns the stack and a window's slot in its engine.
     #[inline(always)]
     fn quick(&mut self, handle: usize) -> Option<(&mut Stack, u32)> {
@@ -17,172 +25,177 @@ impl Process {
     }
 }
 
-#[inline(always)]
-fn ask(handle: usize, work: impl FnOnce(&mut Engine, u32) -> bool) -> bool {
-    with(move |p| match p.quick(handle) {
-        Some((stack, slot)) => work(&mut stack.protocols.rma, slot),
-        None => false,
-    })
+/// Makes a target that is about to be accessed the one that was accessed last. False if this
+/// process does not map its memory, or no epoch allows to access it.
+pub fn aim(p: &mut Process, (handle, target): (usize, u32)) -> bool {
+    if recent(p, (handle, target)).is_some() {
+        return true;
+    }
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    stack.protocols.rma.remember(slot, handle, target, true);
+    recent(p, (handle, target)).is_some()
 }
 
-/// Runs `work` on a target whose memory this process maps, inside of an epoch that allows it.
+/// Returns the target that was accessed last, if it is this one and may be accessed.
 #[inline(always)]
-fn at_target(handle: usize, target: u32, work: impl FnOnce(&Recent) -> bool) -> bool {
-    with(move |p| {
-        let Some(core) = p.core.as_deref_mut() else { return false };
-        let rma = &mut core.stack.protocols.rma;
-        if !rma.recent().is(handle, target) && !remember(&p.tables, rma, handle, target) {
-            return false;
-        }
-        work(rma.recent())
-    })
-}
-
-#[inline(never)]
-fn remember(tables: &Tables, rma: &mut Engine, handle: usize, target: u32) -> bool {
-    let win = tables.wins.get(handle as u64);
-    win.is_ok_and(|win| rma.remember(win.slot, handle, target))
+fn recent(p: &mut Process, (handle, target): (usize, u32)) -> Option<&Recent> {
+    let recent = p.rma()?.recent();
+    if recent.is(handle, target) { Some(recent) } else { None }
 }
 
 /// Copies into a target's memory.
 #[inline(always)]
-pub fn put(handle: usize, target: u32, disp: i64, from: UserBuf) -> bool {
-    let is_done = at_target(handle, target, move |at| {
-        at.reach(disp, from.len()).map(|memory| memory.copy_from(from)).is_some()
-    });
-    is_done || defer(handle, target, disp, OneSided::Put(from))
+pub fn put(p: &mut Process, of: (usize, u32), disp: i64, from: UserBuf) -> bool {
+    let Some(at) = recent(p, of) else { return false };
+    let Some(memory) = at.reach(disp, from.len()) else { return false };
+    memory.copy_from(from);
+    true
 }
 
 /// Copies out of a target's memory.
 #[inline(always)]
-pub fn get(handle: usize, target: u32, disp: i64, into: UserBuf) -> bool {
-    let is_done = at_target(handle, target, move |at| {
-        at.reach(disp, into.len()).map(|memory| into.copy_from(memory)).is_some()
-    });
-    is_done || defer(handle, target, disp, OneSided::Get(into))
-}
-
-/// Lets an access wait until a synchronisation.
-#[inline(never)]
-fn defer(handle: usize, target: u32, disp: i64, what: OneSided) -> bool {
-    with(move |p| match p.quick(handle) {
-        Some((stack, slot)) => stack.defer(slot, target, disp, what),
-        None => false,
-    })
+pub fn get(p: &mut Process, of: (usize, u32), disp: i64, into: UserBuf) -> bool {
+    let Some(at) = recent(p, of) else { return false };
+    let Some(memory) = at.reach(disp, into.len()) else { return false };
+    into.copy_from(memory);
+    true
 }
 
 /// Changes one word of `len` bytes in a target's memory.
 #[inline(always)]
 pub fn change(
-    handle: usize,
-    (target, disp): (u32, i64),
-    primitive: Primitive,
-    operand: UserBuf,
+    p: &mut Process,
+    of: (usize, u32),
+    disp: i64,
+    (primitive, operand): (Primitive, UserBuf),
     len: usize,
     old: Option<UserBuf>,
 ) -> bool {
-    at_target(handle, target, move |at| at.change(disp, primitive, operand, len, old))
-}
-
-/// Changes some words of `size` bytes in a target's memory.
-pub fn change_all(
-    handle: usize,
-    (target, disp): (u32, i64),
-    primitive: Primitive,
-    operands: UserBuf,
-    size: usize,
-) -> bool {
-    at_target(handle, target, move |at| at.change_all(disp, primitive, operands, size))
-}
-
-/// Combines `len` bytes of adjacent elements in a target's memory.
-pub fn combine(
-    handle: usize,
-    place: (u32, i64),
-    op: PackedOp,
-    operands: UserBuf,
-    len: usize,
-    old: Option<UserBuf>,
-) -> bool {
-    ask(handle, move |rma, slot| {
-        let window = rma.at(slot);
-        window.is_some_and(|window| window.combine_now(place, op, operands, len, old))
-    })
+    let Some(at) = recent(p, of) else { return false };
+    at.change(disp, primitive, operand, len, old)
 }
 
 /// Replaces one word of a target's memory by the second value if it is the first.
 #[inline(always)]
 pub fn swap(
-    handle: usize,
-    (target, disp): (u32, i64),
+    p: &mut Process,
+    of: (usize, u32),
+    disp: i64,
     values: (UserBuf, UserBuf),
     old: UserBuf,
 ) -> bool {
-    at_target(handle, target, move |at| at.swap(disp, values, old))
+    let Some(at) = recent(p, of) else { return false };
+    at.swap(disp, values, old)
 }
 
 /// Completes all operations at a target.
 #[inline(always)]
-pub fn flush(handle: usize, target: u32) -> bool {
-    with(move |p| {
-        let Some(core) = p.core.as_deref_mut() else { return false };
-        let rma = &mut core.stack.protocols.rma;
-        if rma.recent().is(handle, target) {
-            return rma.flush_recent(handle, target);
-        }
-        let Some((stack, slot)) = p.quick(handle) else { return false };
-        stack.protocols.rma.flush_now(slot, target)
-            || stack.deliver(slot) && stack.protocols.rma.flush_now(slot, target)
-    })
-}
-
-/// Completes all operations at all targets.
-#[inline(always)]
-pub fn flush_all(handle: usize) -> bool {
-    with(move |p| {
-        let Some((stack, slot)) = p.quick(handle) else { return false };
-        stack.protocols.rma.flush_all_now(slot)
-            || stack.deliver(slot) && stack.protocols.rma.flush_all_now(slot)
-    })
-}
-
-/// Takes the shared locks of all targets.
-pub fn lock_all(handle: usize) -> bool {
-    with(move |p| {
-        let Some((stack, slot)) = p.quick(handle) else { return false };
-        let is_taken = stack.protocols.rma.lock_all_now(slot);
-        if !is_taken {
-            stack.wake_waiters();
-        }
-        is_taken
-    })
+pub fn flush(p: &mut Process, (handle, target): (usize, u32)) -> bool {
+    let Some(rma) = p.rma() else { return false };
+    rma.flush_recent(handle, target)
 }
 
 /// Takes the lock of a target.
 #[inline(always)]
-pub fn lock(handle: usize, target: u32, exclusive: bool) -> bool {
-    ask(handle, move |rma, slot| rma.lock_now(slot, target, exclusive))
+pub fn lock(p: &mut Process, (handle, target): (usize, u32), exclusive: bool) -> bool {
+    let Some(rma) = p.rma() else { return false };
+    rma.lock_now(handle, target, exclusive)
 }
 
-/// Returns the lock of a target.
+/// Returns the lock of a target. False also if it is returned, but ranks that wait for it have to
+/// be woken: [`unlock_any`] does that.
 #[inline(always)]
-pub fn unlock(handle: usize, target: u32) -> bool {
-    with(move |p| {
-        let Some((stack, slot)) = p.quick(handle) else { return false };
-        match stack.protocols.rma.unlock_now(slot, target) {
-            Unlocked::Quietly => true,
-            other => end_unlock(stack, slot, other, |rma| rma.unlock_now(slot, target)),
-        }
-    })
+pub fn unlock(p: &mut Process, (handle, target): (usize, u32)) -> bool {
+    let Some(rma) = p.rma() else { return false };
+    rma.unlock_now(handle, target) == Unlocked::Quietly
+}
+
+/// Changes some words of `size` bytes in a target's memory.
+pub fn change_all(
+    p: &mut Process,
+    of: (usize, u32),
+    disp: i64,
+    (primitive, operands): (Primitive, UserBuf),
+    size: usize,
+) -> bool {
+    aim(p, of) && recent(p, of).is_some_and(|at| at.change_all(disp, primitive, operands, size))
+}
+
+/// Combines `len` bytes of adjacent elements in a target's memory.
+pub fn combine(
+    p: &mut Process,
+    (handle, target): (usize, u32),
+    disp: i64,
+    (op, operands): (PackedOp, UserBuf),
+    len: usize,
+    old: Option<UserBuf>,
+) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    let window = stack.protocols.rma.at(slot);
+    window.is_some_and(|window| window.combine_now((target, disp), op, operands, len, old))
+}
+
+/// Lets an access wait until a synchronisation.
+pub fn defer(p: &mut Process, (handle, target): (usize, u32), disp: i64, what: OneSided) -> bool {
+    p.quick(handle).is_some_and(|(stack, slot)| stack.defer(slot, target, disp, what))
+}
+
+/// Completes all operations at a target that another one may have followed, and what waits.
+pub fn flush_any(p: &mut Process, (handle, target): (usize, u32)) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    stack.protocols.rma.flush_now(slot, target)
+        || stack.deliver(slot) && stack.protocols.rma.flush_now(slot, target)
+}
+
+/// Completes all operations at all targets.
+pub fn flush_all(p: &mut Process, handle: usize) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    stack.protocols.rma.flush_all_now(slot)
+        || stack.deliver(slot) && stack.protocols.rma.flush_all_now(slot)
+}
+
+/// Takes the shared locks of all targets.
+pub fn lock_all(p: &mut Process, handle: usize) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    let is_taken = stack.protocols.rma.lock_all_now(slot);
+    if !is_taken {
+        stack.wake_waiters();
+    }
+    is_taken
+}
+
+/// Takes the lock of any target.
+pub fn lock_any(p: &mut Process, (handle, target): (usize, u32), exclusive: bool) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    stack.wake_waiters();
+    stack.protocols.rma.remember(slot, handle, target, false);
+    let is_taken = stack.protocols.rma.lock_now(handle, target, exclusive);
+    if !is_taken {
+        stack.wake_waiters();
+    }
+    is_taken
+}
+
+/// Returns the lock of any target, or ends what [`unlock`] has left.
+pub fn unlock_any(p: &mut Process, (handle, target): (usize, u32)) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    if stack.protocols.rma.has_left_waiters() {
+        stack.wake_waiters();
+        return true;
+    }
+    let unlock = |rma: &mut Engine| {
+        rma.remember(slot, handle, target, false);
+        rma.unlock_now(handle, target)
+    };
+    let unlocked = unlock(&mut stack.protocols.rma);
+    end_unlock(stack, slot, unlocked, unlock)
 }
 
 /// Returns the locks of all targets.
-pub fn unlock_all(handle: usize) -> bool {
-    with(move |p| {
-        let Some((stack, slot)) = p.quick(handle) else { return false };
-        let unlocked = stack.protocols.rma.unlock_all_now(slot);
-        end_unlock(stack, slot, unlocked, |rma| rma.unlock_all_now(slot))
-    })
+pub fn unlock_all(p: &mut Process, handle: usize) -> bool {
+    let Some((stack, slot)) = p.quick(handle) else { return false };
+    let unlocked = stack.protocols.rma.unlock_all_now(slot);
+    end_unlock(stack, slot, unlocked, |rma| rma.unlock_all_now(slot))
 }
 
 /// Delivers what waits and tries again, if that has kept a lock from its return; wakes the ranks

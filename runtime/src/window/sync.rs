@@ -67,7 +67,10 @@ fn wait_for_steps(
     let id = with(|p| p.win(handle).map(|win| win.id))?;
     let mut ask = |p: &mut Process| run(p, id, |rma, _, id| poll(rma, id).transpose()).transpose();
     let is_due = with(|p| p.core().is_ok_and(|core| core.stack.protocols.rma.is_progress_due()));
-    if !is_due && let Some(outcome) = with(&mut ask) {
+    if is_due {
+        give_way()?;
+    }
+    if let Some(outcome) = with(&mut ask) {
         return outcome;
     }
     let looks = if LOCK.spins_alone() { LOOKS } else { 1 };
@@ -88,7 +91,7 @@ pub(crate) fn of_window(error: Error) -> Error {
 /// Makes progress, and lets other ranks run if there are too few cores: a program may wait for a
 /// change of a window in a loop of calls that never wait.
 fn give_way() -> Result<()> {
-    poll(|_| Ok(()), |()| true)
+    poll(|p| p.core().map(|core| core.stack.protocols.rma.progress_made()), |()| true)
 }
 
 /// Performs MPI_Win_lock.
@@ -103,6 +106,7 @@ pub fn lock(handle: usize, target: u32, exclusive: bool, nocheck: bool) -> Resul
 
 /// Performs MPI_Win_lock_all.
 pub fn lock_all(handle: usize, nocheck: bool) -> Result<()> {
+    give_way()?;
     with(|p| {
         check_locks(p, handle)?;
         engine(p, handle, |rma, endpoint, id| rma.lock_all(endpoint, id, nocheck))

@@ -2,7 +2,8 @@
 //! chapter.
 //!
 //! Each function is there twice: PMPI_X does the work, MPI_X jumps to it, so
-//! that a tool may define MPI_X and call PMPI_X (MPI-5.0 §15.2).
+//! that a tool may define MPI_X and call PMPI_X (MPI-5.0 §15.2). A call that may end at once has a
+//! third one, which does the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,25 +62,63 @@ fn module<'a>(files: impl Iterator<Item = &'a String>) -> String {
 }
 
 fn entry_point(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
-    let name = &function.name;
+    let name = format!("P{}", function.name);
     let mut text = String::new();
     if !function.deprecated.is_empty() {
         let _ = writeln!(text, "// Deprecated in MPI-{}.", function.deprecated);
     }
     text.push_str("#[unsafe(no_mangle)]\n");
-    text.push_str(&signature(abi, function));
-    text.push_str(&inside(abi, bodies, function)?);
-    let _ =
-        writeln!(text, "}}\njump!(MPI_{short} to PMPI_{short});", short = &name["MPI_".len()..]);
-    Ok(text)
+    text.push_str(&signature(abi, function, &name));
+    let inside = inside(abi, bodies, function)?;
+    let rest = match at_once(abi, bodies, function) {
+        Some(first) => {
+            text.push_str(&first);
+            let signature = signature(abi, function, &rest_of(function));
+            format!("\n#[inline(never)]\n{signature}{inside}}}\n")
+        }
+        None => {
+            text.push_str(&inside);
+            String::new()
+        }
+    };
+    let _ = writeln!(text, "}}\njump!({} to {name});", function.name);
+    Ok(text + &rest)
 }
 
-fn signature(abi: &Abi, function: &Function) -> String {
+/// The name of the function that does what a call cannot do at once.
+fn rest_of(function: &Function) -> String {
+    format!("{}_rest", function.snake())
+}
+
+/// The statements of an entry point that has a body `..._now`. It passes its own arguments on in
+/// the places where they are, by a jump: what may end at once then keeps nothing for what may not.
+fn at_once(abi: &Abi, bodies: &Bodies, function: &Function) -> Option<String> {
+    let body = body_of(abi, function, bodies)?;
+    let name = format!("{}_now", body.name);
+    let chapter = bodies.chapter(&name)?;
+    let params: Vec<&str> = function.params.iter().map(|param| param.name.as_str()).collect();
+    let first = format!("crate::{chapter}::{name}(p, {})", body.arguments.join(", "));
+    let rest = format!("{}({})", rest_of(function), params.join(", "));
+    Some(
+        [
+            PROMISE.to_owned(),
+            format!("    if ends_at_once(Call::{}, |p| unsafe {{ {first} }}) {{", function.short()),
+            "        return constants::MPI_SUCCESS;\n    }".to_owned(),
+            format!("    // SAFETY: the arguments, passed on.\n    unsafe {{ {rest} }}\n"),
+        ]
+        .join("\n"),
+    )
+}
+
+/// The promise that a body relies on.
+const PROMISE: &str = "    // SAFETY: what the body asks for is what MPI asks of the caller.";
+
+fn signature(abi: &Abi, function: &Function, name: &str) -> String {
     let params = function.params.iter().filter(|param| param.ctype != "...");
     let params: Vec<String> =
         params.map(|param| format!("{}: {}", param.name, rust(abi, &param.ctype))).collect();
     let returns = rust(abi, &function.returns);
-    let start = format!("unsafe extern \"C\" fn P{}(", function.name);
+    let start = format!("unsafe extern \"C\" fn {name}(");
     let line = format!("{start}{}) -> {returns} {{\n", params.join(", "));
     if line.len() <= WIDTH {
         return line;
@@ -121,7 +160,7 @@ fn inside(abi: &Abi, bodies: &Bodies, function: &Function) -> Result<String> {
         body.name,
         body.arguments.join(", ")
     );
-    let promise = "    // SAFETY: what the body asks for is what MPI asks of the caller.\n";
+    let promise = &format!("{PROMISE}\n");
     Ok(match (function.is_tool(), function.is_whole()) {
         (true, _) => format!("{promise}    tool({call}, || {run})\n"),
         (_, true) => format!("{promise}    {run}\n"),
