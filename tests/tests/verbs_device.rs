@@ -3,6 +3,8 @@
 
 #[path = "verbs/faulty.rs"]
 mod faulty;
+#[path = "verbs/full_queue.rs"]
+mod full_queue;
 #[path = "verbs/given_up.rs"]
 mod given_up;
 #[path = "verbs/late_writes.rs"]
@@ -28,7 +30,9 @@ use tests::conformance::{Job, Weather, one_sided, storm};
 use tests::device;
 use verbs_transport::{InProcessStore, Port, Rails, Selection, Settings, VerbsTransport};
 
-use stand_in::{LIMIT, SEED, alone, control, library, settings, stormy, transports, weather};
+use stand_in::{
+    LIMIT, SEED, alone, control, faulty, library, settings, stormy, transports, weather,
+};
 
 #[test]
 fn forks_are_prepared_only_where_the_kernel_does_not_copy() {
@@ -274,6 +278,19 @@ fn completions_come_late_and_in_lots() {
             stormy(ranks, &Settings { eager_rdma_threshold: 0, ..settings() }, 0, 300);
         }
         one_sided(SEED, transports(2, &settings()));
+    });
+}
+
+/// Tests the suite: a rank that would not sleep is not at rest, however long nothing arrives.
+#[test]
+fn processes_poll_for_long_before_they_sleep() {
+    alone("processes_poll_for_long_before_they_sleep", "late=30000", || {
+        let mut ends = faulty(2, &settings(), 0);
+        ends.iter_mut().for_each(|end| end.polls_before_sleep = 50_000);
+        let mut job = Job::new("long polls", SEED, ends);
+        job.nap(Duration::from_millis(100));
+        storm(&mut job, &weather(100));
+        job.end();
     });
 }
 

@@ -10,6 +10,7 @@
 //! - `seed=N`: seed of all faults; each context adds its number (otherwise 1)
 //! - `pkeys=HEX,...`: partition keys of each port (otherwise `ffff`)
 //! - `loss=N`: packets lost, in a million (otherwise 0)
+//! - `unanswered=N`: parts of answers to reads lost, in a million (otherwise 0)
 //! - `cut=A>B,...`: all packets from host A to host B are lost (otherwise none)
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
@@ -69,6 +70,8 @@ pub struct Options {
     pub pkeys: Vec<u16>,
     /// Packets lost, in a million.
     pub loss: u32,
+    /// Parts of answers to reads lost, in a million.
+    pub unanswered: u32,
     /// Pairs of hosts; what the first sends to the second is lost.
     pub cut: Vec<(u16, u16)>,
     /// Longest delay of a completion.
@@ -115,6 +118,7 @@ impl Default for Options {
             seed: 1,
             pkeys: vec![0xffff],
             loss: 0,
+            unanswered: 0,
             cut: Vec::new(),
             late: Duration::ZERO,
             lots: Duration::ZERO,
@@ -167,6 +171,7 @@ impl Options {
                 self.pkeys = value.split(',').map(key).collect::<Option<_>>()?;
             }
             "loss" => self.loss = number()?,
+            "unanswered" => self.unanswered = number()?,
             "cut" => {
                 let pair = |text: &str| {
                     let (from, to) = text.split_once('>')?;

@@ -139,7 +139,9 @@ fn on_read(engine: &mut Engine, qp: &Qp, packet: &Packet, now: Instant) -> Resul
         let mut answer = Packet::new(Kind::Response);
         (answer.psn, answer.addr) = (packet.psn, at as u64);
         answer.payload = bytes.ok_or(refusal::ACCESS)?;
-        engine.reply(qp, answer, now);
+        if !engine.chance(engine.options.unanswered) {
+            engine.reply(qp, answer, now);
+        }
     }
     Ok(true)
 }

@@ -96,6 +96,7 @@ impl VerbsTransport {
     fn progress_pending(&mut self, at: usize, now: Instant) {
         let endpoint = &self.endpoints[at];
         if endpoint.failed.is_some() {
+            self.renew_addr(at);
             return self.repeat_notice(at, now);
         }
         let (has_addr, is_due) = (endpoint.conn.addr.is_some(), now >= endpoint.conn.retry_at);
@@ -143,14 +144,20 @@ impl VerbsTransport {
     fn repeat_request(&mut self, at: usize) {
         self.send_req(at);
         self.warn_unanswered(at, self.endpoints[at].conn.created_at);
-        let endpoint = &mut self.endpoints[at];
-        if endpoint.conn.retries > CHECK_DEVICE_AFTER {
-            // The peer's port may have another address now.
-            if let Some(addr) = self.wireup.look_up_again(endpoint.peer) {
-                endpoint.conn.set_addr(addr);
-            }
+        if self.renew_addr(at) {
             self.check_device();
         }
+    }
+
+    /// Looks the address of a peer up again that has not answered for long: its port may have
+    /// another one now. Returns whether that was long enough.
+    fn renew_addr(&mut self, at: usize) -> bool {
+        let endpoint = &mut self.endpoints[at];
+        let is_silent = endpoint.conn.retries > CHECK_DEVICE_AFTER;
+        if is_silent && let Some(addr) = self.wireup.look_up_again(endpoint.peer) {
+            endpoint.conn.set_addr(addr);
+        }
+        is_silent
     }
 
     /// Warns once about a peer that was never connected and does not answer. It may compute;

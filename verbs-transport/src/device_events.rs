@@ -39,7 +39,8 @@ impl VerbsTransport {
             // Handles name the port's old address as their source.
             conn.ah = None;
             if !conn.is_idle() {
-                self.break_connection(at, "the addresses of the RDMA port have changed");
+                // No sign that the peer is dead: it does not count as a break.
+                self.close(at);
             }
             // Peers that wait for a frame must be told as well.
             if let Some(link) = &mut self.endpoints[at].link {

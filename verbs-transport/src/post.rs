@@ -139,7 +139,10 @@ impl VerbsTransport {
             let may_free = !flow.credit_requested && !flow.unacked.is_empty();
             if may_free && endpoint.conn.is_ready() {
                 flow.credit_requested = true;
-                self.send_control(other, control::REQUEST_CREDIT);
+                if !self.send_control(other, control::REQUEST_CREDIT) {
+                    // Its send queue is full: the next frame without a slot asks again.
+                    self.endpoints[other].flow.credit_requested = false;
+                }
             }
         }
         Ok(Post::NoSpace)

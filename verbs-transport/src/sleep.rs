@@ -24,11 +24,14 @@ impl VerbsTransport {
             self.progress_links();
         }
         self.repost_refused();
+        if !self.credit.due.is_empty() {
+            self.return_credits();
+        }
         // The next polls destroy queue pairs.
         if self.endpoints.is_any_drained() {
             return None;
         }
-        if self.completions.stashed > 0 || !self.reports.is_empty() || !self.credit.due.is_empty() {
+        if self.completions.stashed > 0 || !self.reports.is_empty() {
             return None;
         }
         if self.adapter.is_gone {
@@ -50,13 +53,16 @@ impl VerbsTransport {
     }
 
     /// Returns when a sleeper must look by itself: at pending endpoints, closing rings, a port that
-    /// is down, draining queue pairs, or receives that the device refused.
+    /// is down, draining queue pairs, receives that the device refused, or control messages for
+    /// which there is no space. Completions that make space are events, but the system may have
+    /// refused memory.
     fn next_timer(&self) -> Option<Instant> {
         let retry = self.wireup.next_retry();
         let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
         let drain = self.endpoints.next_drain_end();
         let is_refused = self.recv.is_refused() || self.wireup.ud.is_refused();
-        let repost = is_refused.then(|| Instant::now() + RETRY_MIN);
+        let repost =
+            (is_refused || !self.credit.due.is_empty()).then(|| Instant::now() + RETRY_MIN);
         let retry = retry.into_iter().chain(self.datagrams.next_timer());
         let others = self.next_ring_poll().into_iter().chain(port).chain(drain).chain(repost);
         retry.chain(others).min()

@@ -15,7 +15,8 @@ use super::unrest::Unrest;
 /// Rounds of progress, and time, after which a wait is given up.
 const MAX_ROUNDS: usize = 2_000_000;
 const MAX_WAIT: Duration = Duration::from_secs(120);
-/// Rounds without movement after which nothing will move.
+/// Rounds without movement, in which all ranks would sleep, after which nothing will move. A rank
+/// that would not sleep has something to do, however often it does it in vain.
 const MAX_IDLE_ROUNDS: usize = 300;
 /// How long all ranks sleep on a device when each may; it counts as so many rounds.
 const NAP: (Duration, usize) = (Duration::from_millis(2), MAX_IDLE_ROUNDS / 4);
@@ -171,7 +172,7 @@ impl<T: HybridGet> Job<T> {
     /// One round of progress of each rank that would not sleep; returns true if anything moved. A
     /// wake-up that is missing shows as a wait for ever.
     pub fn progress(&mut self) -> bool {
-        let (mut moved, mut asleep) = (false, Vec::new());
+        let (mut moved, mut is_any_awake, mut asleep) = (false, false, Vec::new());
         for (rank, engine) in self.ranks.iter_mut().enumerate() {
             if self.dead.contains(&(rank as u32)) {
                 continue;
@@ -181,6 +182,7 @@ impl<T: HybridGet> Job<T> {
                     let has_moved = engine.progress();
                     self.unrest.progressed(rank, has_moved);
                     moved |= has_moved;
+                    is_any_awake = true;
                 }
                 Some(WaitOn::Fd(fd)) => asleep.push((rank, fd)),
                 Some(_) => {}
@@ -193,7 +195,7 @@ impl<T: HybridGet> Job<T> {
             self.still = if woken.is_empty() { self.still + NAP.1 } else { 0 };
             woken.into_iter().for_each(|index| self.unrest.woke(asleep[index].0));
         }
-        self.still = if moved { 0 } else { self.still + 1 };
+        self.still = if is_any_awake { 0 } else { self.still + 1 };
         self.ranks.iter_mut().for_each(Rank::disarm);
         moved
     }

@@ -130,6 +130,26 @@ fn a_peer_that_says_nothing_is_told_again() {
     });
 }
 
+/// Both ports have other addresses by the time that a notice could arrive.
+#[test]
+fn a_peer_that_has_moved_is_told() {
+    alone("given_up::a_peer_that_has_moved_is_told", "devices=stand0/roce", || {
+        let mut pair = given_up(Duration::from_secs(3));
+        let before = pair.ends[1].port().address;
+        control("move=1");
+        while pair.ends[1].port().address == before {
+            pair.poll();
+        }
+        // What the move makes the peer send is lost.
+        let moved = Instant::now();
+        while moved.elapsed() < Duration::from_millis(100) {
+            pair.poll();
+        }
+        control("loss=0");
+        pair.expect(1, ["it has given this process up", "did not come back"]);
+    });
+}
+
 /// All notices are lost.
 #[test]
 fn a_peer_that_missed_it_is_told_when_it_speaks() {

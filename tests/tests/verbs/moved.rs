@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Header, Kind, Peer, Post, Transport};
+use fabric::{Header, Kind, OneSided, Peer, Post, Rights, Transfer, Transport};
+use tests::bytes::{Bytes, Shape};
 use verbs_transport::{Settings, VerbsTransport};
 
 use crate::Frames;
+use crate::full_queue::Seen;
 use crate::stand_in::{alone, control, settings, transports};
 
 /// Longest time of a test.
@@ -54,5 +56,45 @@ fn an_acknowledgement_from_before_does_not_confirm_the_new_address() {
             }
             assert!(began.elapsed() < LIMIT, "no acknowledgement\n{}", from.explain());
         }
+    });
+}
+
+/// A read goes on, however often in a row its connection ends because a port moves.
+#[test]
+fn a_port_that_moves_often_loses_no_peer() {
+    /// One more than the breaks in a row after which a peer is given up.
+    const MOVES: usize = 11;
+    alone("moved::a_port_that_moves_often_loses_no_peer", "devices=stand0/ib", || {
+        let settings = Settings { connect_after: 0, ack_timeout: 14, ..settings() };
+        let mut ends: [VerbsTransport; 2] = transports(2, &settings).try_into().ok().expect("two");
+        let (data, copy) = (Bytes::new(Shape::Run, &[1; 64]), Bytes::new(Shape::Run, &[0; 64]));
+        let memory = |of: &Bytes| of.buffer().memory().expect("one run");
+        let region = ends[1].register(Peer(0), memory(&data), Rights::Get).expect("a region");
+        control("unanswered=1000000");
+        let began = Instant::now();
+        let mut sinks = [Seen::default(), Seen::default()];
+        let mut poll = |ends: &mut [VerbsTransport; 2]| {
+            ends.iter_mut().zip(&mut sinks).for_each(|(end, sink)| _ = end.poll(sink));
+            // It takes a second until a process that polls looks at the events of its device.
+            std::thread::sleep(Duration::from_micros(200));
+            assert!(began.elapsed() < 3 * LIMIT, "no connection\n{}", ends[0].explain());
+            sinks[0].reads
+        };
+        let read = || OneSided::Get(memory(&copy));
+        while ends[0].one_sided(Peer(1), &region, 0, read(), 1) != Ok(Transfer::Started) {
+            poll(&mut ends);
+        }
+        for _ in 0..MOVES {
+            while !ends[0].is_connected(Peer(1)) {
+                poll(&mut ends);
+            }
+            control("move=1");
+            while ends[0].is_connected(Peer(1)) {
+                poll(&mut ends);
+            }
+        }
+        control("unanswered=0");
+        while poll(&mut ends) == 0 {}
+        assert_eq!(copy.read(), data.read());
     });
 }

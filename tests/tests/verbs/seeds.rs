@@ -20,7 +20,7 @@ const NAME: &str = "seeds::every_fault_at_random_moments";
 const FIRST_SEEDS: u64 = 6;
 /// Further seeds of a test run, and of how many: all of these have passed.
 const MORE_SEEDS: u64 = 14;
-const ALL_SEEDS: u64 = 600;
+const ALL_SEEDS: u64 = 1000;
 /// Storms at the same time. They sleep most of it.
 const AT_ONCE: usize = 4;
 /// Moments of a storm at which something happens; then it may come to its end.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::wire::{CLOSING, CONTROL_BYTES, RingDescriptor, SLOT_BYTES};
 use crate::memory::{Exposed, Words};
 
-/// First interval at which a sleeper polls a ring that is closing.
+/// First interval at which a sleeper polls a ring that is closing, and that of one that is open.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 
 /// The words of a slot.
@@ -76,10 +76,14 @@ pub(crate) struct Channel {
 }
 
 impl RxState {
-    /// Returns when a sleeper must poll a closing ring: after 1, 2, 4 .. ms, as long as anything
-    /// can be under way, that is for `longest`.
+    /// Returns when a sleeper must poll a ring: a closing one after 1, 2, 4 .. ms, as long as
+    /// anything can be under way, that is for `longest`.
     pub(crate) fn next_poll(&self, now: Instant, longest: Duration) -> Option<Instant> {
-        let RxState::Closing { since } = *self else { return None };
+        let since = match *self {
+            RxState::Absent | RxState::Draining => return None,
+            RxState::Open => now,
+            RxState::Closing { since } => since,
+        };
         let elapsed = now.saturating_duration_since(since);
         let mut poll = FIRST_POLL;
         while poll <= elapsed {

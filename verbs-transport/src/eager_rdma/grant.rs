@@ -122,22 +122,21 @@ impl VerbsTransport {
         is_posted
     }
 
-    /// Closes all rings before this process sleeps, and answers peers that have closed theirs.
-    /// Returns false if it must not sleep yet.
+    /// Closes the rings before this process sleeps, and answers peers that have closed theirs. A
+    /// ring whose peer cannot be told now remains open. Returns false if a connection has broken
+    /// by that.
     pub(crate) fn close_rings(&mut self) -> bool {
         self.read_ring_controls();
-        for index in (0..self.rings.readable.len()).rev() {
-            if let Some(&at) = self.rings.readable.get(index)
-                && self.endpoints[at as usize].eager_rdma.rx == RxState::Open
-                && !self.close_ring(at as usize)
-            {
-                return false;
-            }
-        }
-        true
+        (0..self.rings.readable.len()).rev().all(|index| {
+            let Some(&at) = self.rings.readable.get(index) else { return true };
+            let at = at as usize;
+            self.endpoints[at].eager_rdma.rx != RxState::Open
+                || self.close_ring(at)
+                || self.endpoints[at].is_ready()
+        })
     }
 
-    /// Returns when a sleeper must poll closing rings.
+    /// Returns when a sleeper must poll rings that are closing or not closed yet.
     pub(crate) fn next_ring_poll(&self) -> Option<Instant> {
         if self.rings.readable.is_empty() {
             return None;
