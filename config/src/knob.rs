@@ -280,7 +280,7 @@ knobs! {
         "congestion control of TCP connections by the system's name, such as cubic (auto: the system's default; for near peers cubic or reno in place of bbr)");
     TCP_SOCKETS: Index = Row::index("tcp.sockets", 8,
         "most TCP connections to one peer: large messages are divided among them (auto: 4 for round trips from 1 ms on, otherwise 1)");
-    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 128 * K, 64..=256 * K,
+    TCP_EAGER_MAX: Bytes = Row::bytes("tcp.eager_max", 60 * K, 64..=256 * K,
         "largest message over TCP that is sent eagerly, without waiting for the receive; a peer with much unacknowledged gets at most 4 KiB so");
     TCP_WINDOW: Bytes = Row::bytes("tcp.window", M, 512 * K..=G,
         "bytes of eager messages over TCP that each peer may leave unacknowledged");
