@@ -35,8 +35,10 @@ const WRAPPER_VARIABLES: [&str; 4] = ["CC", "CXX", "FC", "MODULES"];
 
 /// Variables with our prefix that are not knobs: the launcher sets them for its processes, or reads
 /// them itself.
-pub const RESERVED: [&str; 8] = [
+pub const RESERVED: [&str; 10] = [
     "VERBENA_BOOTSTRAP",
+    "VERBENA_HOSTS",
+    "VERBENA_PLACES",
     "VERBENA_RANK",
     "VERBENA_SIZE",
     "VERBENA_LOCAL_RANK",

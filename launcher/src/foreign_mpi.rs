@@ -10,6 +10,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,12 +35,14 @@ const MAX_LOOKS: u32 = EARLY_LOOKS + 120;
 pub(crate) struct ForeignMpi {
     looks: u32,
     next: Instant,
+    /// A library that is Verbena's: its file has tens of megabytes, and is read at most once.
+    ours: Option<PathBuf>,
 }
 
 impl ForeignMpi {
     /// Starts to watch.
     pub(crate) fn new(now: Instant) -> ForeignMpi {
-        ForeignMpi { looks: 0, next: now + EARLY_INTERVAL / 2 }
+        ForeignMpi { looks: 0, next: now + EARLY_INTERVAL / 2, ours: None }
     }
 
     /// Returns the time of the next [`ForeignMpi::tick`]; `None` once the watch is over.
@@ -60,17 +63,29 @@ impl ForeignMpi {
         self.looks += 1;
         let interval = if self.looks < EARLY_LOOKS { EARLY_INTERVAL } else { LATE_INTERVAL };
         self.next = now + interval;
-        let found = proc_tree::descendants(leader).into_iter().find_map(mapped_library);
+        let mut libraries = proc_tree::descendants(leader).into_iter().filter_map(mapped_library);
+        let found = libraries.find(|library| !self.is_ours(library));
         if found.is_some() {
             self.stop();
         }
         found
     }
+
+    fn is_ours(&mut self, library: &Path) -> bool {
+        if self.ours.as_deref() == Some(library) {
+            return true;
+        }
+        let is_ours = is_installed_here(library) || knows_our_variable(library);
+        if is_ours {
+            self.ours = Some(library.to_owned());
+        }
+        is_ours
+    }
 }
 
 fn mapped_library(pid: Pid) -> Option<PathBuf> {
     let maps = std::fs::read(format!("/proc/{}/maps", pid.as_raw_nonzero())).ok()?;
-    library_in(&maps).filter(|path| !is_ours(path))
+    library_in(&maps)
 }
 
 /// Returns the MPI library in a memory map (proc_pid_maps(5)).
@@ -83,8 +98,14 @@ fn library_in(maps: &[u8]) -> Option<PathBuf> {
     })
 }
 
+/// Returns whether a library is the file that is installed with this program.
+fn is_installed_here(library: &Path) -> bool {
+    let file = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino())).ok();
+    our_library().is_some_and(|ours| file(&ours).is_some_and(|ours| file(library) == Some(ours)))
+}
+
 /// Returns true for a library of Verbena: it knows the variable of our launcher.
-fn is_ours(library: &Path) -> bool {
+fn knows_our_variable(library: &Path) -> bool {
     let bytes = std::fs::read(library).unwrap_or_default();
     bytes.windows(VARIABLE.len()).any(|at| at == VARIABLE.as_bytes())
 }
@@ -155,15 +176,18 @@ fn section_file(section: &Section) -> Option<Vec<u8>> {
     std::fs::read(file).ok()
 }
 
-/// Returns the name of the library that an executable needs and that begins with `prefix`.
+/// Returns the name of the library that an executable needs and that consists of `prefix` and a
+/// version. This program has the prefixes alone.
 fn needed(executable: &[u8], prefix: &[u8]) -> Option<String> {
-    let begin = executable
-        .starts_with(b"\x7fELF")
-        .then_some(executable)?
-        .windows(prefix.len())
-        .position(|at| at == prefix)?;
-    let name = executable[begin + 1..].split(|byte| *byte == 0).next()?;
-    Some(String::from_utf8_lossy(name).into_owned()).filter(|name| name.len() < 40)
+    let executable = executable.starts_with(b"\x7fELF").then_some(executable)?;
+    let places = executable.windows(prefix.len()).enumerate().filter(|(_, at)| *at == prefix);
+    let mut names = places.filter_map(|(begin, _)| {
+        let (name, version) = (&executable[begin + 1..], &executable[begin + prefix.len()..]);
+        let digits = version.iter().take_while(|&&at| at.is_ascii_digit() || at == b'.').count();
+        let ends = version.get(digits) == Some(&0);
+        (ends && digits > 0).then(|| &name[..prefix.len() - 1 + digits])
+    });
+    names.next().map(|name| String::from_utf8_lossy(name).into_owned())
 }
 
 #[cfg(test)]
@@ -176,9 +200,23 @@ mod tests {
         assert_eq!(needed(linked, b"\0libmpi.so.").as_deref(), Some("libmpi.so.12"));
         let ours = b"\x7fELF...\0libmpi_abi.so.1\0";
         assert_eq!(needed(ours, b"\0libmpi_abi.so.").as_deref(), Some("libmpi_abi.so.1"));
-        for other in [&ours[..], b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""] {
+        let prefix = b"\x7fELF...\0libmpi.so.\0libmpi.so.x\0libmpi.so.12";
+        for other in [&ours[..], prefix, b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""] {
             assert_eq!(needed(other, b"\0libmpi.so."), None);
         }
+    }
+
+    #[test]
+    fn the_file_of_our_library_is_read_once() {
+        let file = std::env::temp_dir().join(format!("libmpi_abi.so-{}", std::process::id()));
+        let mut watch = ForeignMpi::new(Instant::now());
+        std::fs::write(&file, "another library").unwrap();
+        assert!(!watch.is_ours(&file));
+        std::fs::write(&file, format!("it knows {VARIABLE}")).unwrap();
+        assert!(watch.is_ours(&file));
+        std::fs::remove_file(&file).unwrap();
+        assert!(watch.is_ours(&file));
+        assert!(!watch.is_ours(Path::new("/nowhere/libmpi.so")));
     }
 
     #[test]

@@ -29,6 +29,12 @@ fn wrong_use_is_one_line() {
 }
 
 #[test]
+fn an_mpiexec_in_a_rank_knows_the_variables_of_its_job() {
+    let ran = script("-n 2", &format!("{} -n 1 echo inside", env!("CARGO_BIN_EXE_mpiexec")));
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "inside\ninside\n", ""));
+}
+
+#[test]
 fn a_script_whose_interpreter_is_missing_is_distinguished() {
     let folder = std::env::temp_dir().join(format!("verbena-launcher-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
