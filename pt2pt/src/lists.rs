@@ -133,13 +133,25 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
         let value = self.places.get_mut(at as usize)?.take()?;
+        self.give_back(at);
+        Some(value)
+    }
+
+    /// Drops a value where it is: as [`Slab::remove`], but the value is not moved.
+    #[inline]
+    pub(crate) fn discard(&mut self, at: u32) {
+        self.places[at as usize] = None;
+        self.give_back(at);
+    }
+
+    #[inline]
+    fn give_back(&mut self, at: u32) {
         if self.free.len() + 1 == self.fresh as usize {
             self.fresh = 0;
             self.free.clear();
         } else {
             self.free.push(at);
         }
-        Some(value)
     }
 
     #[inline]

@@ -359,6 +359,13 @@ impl<M> Unexpected<M> {
         self.reclaim(entry)
     }
 
+    /// Drops a found message.
+    #[inline]
+    pub(crate) fn discard(&mut self, entry: u32) {
+        self.set_aside(entry);
+        self.parked.discard(entry);
+    }
+
     /// Hides a found message from matching; it keeps its place in memory.
     #[inline]
     pub(crate) fn set_aside(&mut self, entry: u32) {

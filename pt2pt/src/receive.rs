@@ -88,7 +88,7 @@ impl Engine {
             false => envelope_fault(expected, buffer, capacity, &head),
         };
         buffer.unpack(0, &data.bytes()[..bytes as usize]);
-        self.unexpected.remove(found);
+        self.unexpected.discard(found);
         self.owe(from, head.bytes);
         if let Some(send) = waits {
             self.send_done(from, send);
@@ -134,7 +134,7 @@ impl Engine {
                 self.owe(arrived.from, head.bytes);
                 self.send_done(arrived.from, send);
             }
-            Content::Rts(rts) => self.fetch(id, arrived.from, head, *rts),
+            Content::Rts(rts) => self.fetch(id, arrived.from, head, rts),
             Content::SelfSend(send) => self.copy_from_self(id, head, send),
         }
     }

@@ -31,7 +31,7 @@ impl Engine {
         let head = Head::of(header, header.length);
         match self.posted.take(&head.key) {
             Some(slot) => self.fetch(self.requests.id(slot), from, &head, rts),
-            None => self.park(from, sequence, header, head.bytes, Content::Rts(Box::new(rts))),
+            None => self.park(from, sequence, header, head.bytes, Content::Rts(rts)),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum Content {
     /// Here; the sender's request waits for the match.
     EagerSync(u64, Data),
     /// With the sender.
-    Rts(Box<Rts>),
+    Rts(Rts),
     /// In the buffer of our own send.
     SelfSend(RequestId),
 }
@@ -68,5 +68,15 @@ impl Data {
             Data::Short(len, data) => &data[..usize::from(*len)],
             Data::Long(data) => data,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_announces_a_long_message_takes_no_more_than_a_short_one() {
+        assert!(size_of::<Content>() <= size_of::<(u64, Data)>());
     }
 }
