@@ -110,6 +110,17 @@ impl Figure {
             && matches!(self.reading, Reading::Column(_) | Reading::Single)
     }
 
+    /// Returns the figure among so many ranks, if it is one of collectives.
+    pub(super) fn among(&self, ranks: u32) -> Figure {
+        if self.program != "collective" {
+            return *self;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let is_crowded = ranks as usize > cores;
+        let placement = if is_crowded { Placement::Oversubscribed } else { Placement::Bound };
+        Figure { ranks, placement, ..*self }
+    }
+
     /// Returns whether we are compared with a bare socket alone.
     pub(super) fn is_beside_socket(&self) -> bool {
         self.name.ends_with("-socket")
@@ -428,7 +439,8 @@ pub(super) const VERBS: [Figure; 9] = [
         ..TWO_RANKS
     },
     Figure {
-        args: &["-r", "3", "-n", "40", "-m", "8,4096,65536,1048576"],
+        // A usual window, of 64 messages, takes longer than a job may where emulation is slow.
+        args: &["-r", "3", "-n", "40", "-W", "16", "-m", "8,4096,65536,1048576"],
         sizes: None,
         ..bandwidth("bw", |_| Target::OfBest(1.1))
     },

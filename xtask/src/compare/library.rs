@@ -5,6 +5,7 @@
 //! there is a core for each, and the settings for more ranks than cores where
 //! there is not. Ours has none.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,21 +130,23 @@ pub(super) fn write_agent(project: &Project) -> Result<()> {
 
 /// Compiles the benchmark programs: for the standard ABI by our mpicc, for others by theirs.
 pub(crate) fn compile(sources: &Path, programs: &Path, mpicc: &Path) -> Result<()> {
-    compile_by(sources, programs, || Command::new(mpicc), &[])
+    compile_by(sources, programs, |_| true, || Command::new(mpicc), &[])
 }
 
-/// Compiles the programs of a folder with a compiler; `last` are its last words.
+/// Compiles those programs of a folder that are wanted with a compiler; `last` are its last words.
 pub(super) fn compile_by(
     sources: &Path,
     programs: &Path,
+    is_wanted: impl Fn(&OsStr) -> bool,
     compiler: impl Fn() -> Command,
     last: &[String],
 ) -> Result<()> {
     std::fs::create_dir_all(programs)?;
     for entry in std::fs::read_dir(sources).with_context(|| format!("no {}", sources.display()))? {
         let source = entry?.path();
-        if source.extension().is_some_and(|extension| extension == "c") {
-            let program = programs.join(source.file_stem().unwrap_or_default());
+        let name = source.file_stem().unwrap_or_default();
+        if source.extension().is_some_and(|extension| extension == "c") && is_wanted(name) {
+            let program = programs.join(name);
             let mut compiler = compiler();
             compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).args(last);
             quietly(&mut compiler, MAX_COMPILE_TIME)?;

@@ -44,6 +44,9 @@ use record::{LibraryLine, Line, Machine, Record, Run};
 
 /// Runs of a whole job whose time is taken from outside.
 const JOB_REPEATS: u32 = 5;
+/// Iterations of a collective among ranks that outnumber the cores, which takes libraries up to
+/// milliseconds.
+const CROWDED_ITERATIONS: &str = "1000";
 /// The library name under which the machine's own limits stand.
 const MACHINE: &str = "machine";
 
@@ -59,6 +62,10 @@ pub(crate) struct Options {
     /// Message sizes in bytes, MIN:MAX, instead of each figure's own.
     #[arg(long, value_parser = sizes)]
     sizes: Option<(u64, u64)>,
+    /// Measure the collectives among so many ranks instead of two, unbound where they outnumber the
+    /// cores.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=64), conflicts_with = "over_tcp")]
+    ranks: Option<u32>,
     /// How often everything is measured.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -75,7 +82,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 60)]
     limit: u64,
     /// Measure nothing; print the report of this file.
-    #[arg(long, conflicts_with_all = ["only", "sizes", "rounds", "quick", "peers", "output", "limit"])]
+    #[arg(long, conflicts_with_all = ["only", "sizes", "ranks", "rounds", "quick", "peers", "output", "limit"])]
     report: Option<PathBuf>,
     /// Name the figures.
     #[arg(long)]
@@ -134,7 +141,7 @@ fn say(text: &str) {
 }
 
 /// The selected figures. A promise relative to another figure brings that one along.
-fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
+fn chosen(options: &Options) -> Result<Vec<Figure>> {
     let table = options.table();
     for name in &options.only {
         let Some(_) = table.named(name) else {
@@ -153,7 +160,16 @@ fn chosen(options: &Options) -> Result<Vec<&'static Figure>> {
             options.only.iter().any(|name| name == figure.name || needs_it(name))
         }
     };
-    Ok(table.figures.iter().filter(wanted).collect())
+    let placed = |figure: &Figure| match options.ranks {
+        Some(ranks) => figure.among(ranks),
+        None => *figure,
+    };
+    let figures: Vec<Figure> = table.figures.iter().filter(wanted).map(placed).collect();
+    if let Some(ranks) = options.ranks {
+        let other = figures.iter().find(|figure| figure.ranks != ranks);
+        ensure!(other.is_none(), "--ranks is for collectives: name them with --only");
+    }
+    Ok(figures)
 }
 
 /// Builds, installs and compiles all; the lines that open the record.
@@ -168,7 +184,7 @@ fn prepare(project: &Project, options: &Options) -> Result<(Vec<Line>, Vec<Libra
     let sources = project.root.join("benches/osu");
     let standard = project.target.join("osu/standard");
     library::compile(&sources, &standard, &prefix.join("bin/mpicc"))?;
-    let mut lines = vec![Line::Machine(Machine::here(project))];
+    let mut lines = vec![Line::Machine(Machine { ranks: options.ranks, ..Machine::here(project) })];
     let mut libraries = Vec::new();
     for (kind, place) in [(Kind::Verbena, Ok(prefix))].into_iter().chain(peers) {
         let ready = place.and_then(|prefix| Library::ready(kind, prefix, &sources, &standard));
@@ -257,11 +273,7 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// All rounds. Each starts with the next library, so that none is always the first.
-    fn run(
-        &self,
-        figures: &[&'static Figure],
-        mut ended: impl FnMut(Run) -> Result<()>,
-    ) -> Result<()> {
+    fn run(&self, figures: &[Figure], mut ended: impl FnMut(Run) -> Result<()>) -> Result<()> {
         let rounds = if self.options.quick { 2 } else { self.options.rounds };
         let bar =
             ProgressBar::new(u64::from(rounds) * (figures.len() * self.libraries.len() + 1) as u64);
@@ -297,18 +309,15 @@ impl Comparison<'_> {
     }
 
     /// One run, as long as the others of its round.
-    fn measure(
-        &self,
-        figure: &'static Figure,
-        library: usize,
-        round: u32,
-        steady: &mut SteadyRuns,
-    ) -> Run {
+    fn measure(&self, figure: &Figure, library: usize, round: u32, steady: &mut SteadyRuns) -> Run {
         let library = &self.libraries[library];
         let mut args: Vec<String> = figure.args.iter().map(|&arg| arg.to_owned()).collect();
         if let Some(own) = figure.sizes {
             let (min, max) = self.options.sizes.filter(|_| own.0 != own.1).unwrap_or(own);
             args.extend(["-m".to_owned(), format!("{min}:{max}")]);
+        }
+        if figure.placement == Placement::Oversubscribed && self.options.ranks.is_some() {
+            args.extend(["-i", CROWDED_ITERATIONS].map(str::to_owned));
         }
         let job = || library.job(figure.placement, figure.ranks, figure.program, &args);
         let jobs = if figure.reading == Reading::Job { JOB_REPEATS } else { 1 };

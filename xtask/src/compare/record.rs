@@ -36,6 +36,9 @@ pub(super) struct Machine {
     pub(super) date: String,
     /// Of our sources.
     pub(super) revision: String,
+    /// Ranks of the collectives, if not each figure's own.
+    #[serde(default)]
+    pub(super) ranks: Option<u32>,
 }
 
 /// One of the libraries.
@@ -131,6 +134,7 @@ impl Machine {
                 .unwrap_or(0.0),
             date: output_of(project, "date", &["-u", "+%Y-%m-%d %H:%M"]),
             revision: output_of(project, "git", &["describe", "--always", "--dirty"]),
+            ranks: None,
         }
     }
 }

@@ -66,11 +66,14 @@ fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
         .filter_map(|line| if let Line::Library(line) = line { Some(line) } else { None })
         .collect();
     for line in lines {
-        if let Line::Machine(Machine { cpu, cores, kernel, load, date, revision }) = line {
+        if let Line::Machine(Machine { cpu, cores, kernel, load, date, revision, ranks }) = line {
             writeln!(
                 out,
                 "\n{cpu}, {cores} cores, Linux {kernel}, {date}, revision {revision}, load {load} at the start"
             )?;
+            if let Some(ranks) = ranks {
+                writeln!(out, "collectives among {ranks} ranks")?;
+            }
         }
     }
     for library in &libraries {
@@ -81,6 +84,7 @@ fn write_all(table: &Table, lines: &[Line], out: &mut String) -> fmt::Result {
     let numbers = Numbers::of(&runs, &states);
     let rows = rows(table, &numbers, &runs);
     write_rows(table, &rows, out)?;
+    write_means(&rows, out)?;
     write_failures(&runs, out)?;
     write_limits(&numbers, out)?;
     write_states(&states, &runs, out)?;
@@ -279,6 +283,34 @@ impl Peer {
             Peer::NotTried => String::new(),
         }
     }
+}
+
+/// For each figure of several sizes, the geometric mean of its ratios and its worst one.
+fn write_means(rows: &[Row], out: &mut String) -> fmt::Result {
+    let mut figures = BTreeMap::<(&str, CacheState), (Vec<f64>, Better)>::new();
+    for row in rows {
+        let ratios = figures
+            .entry((row.figure.name, row.lines))
+            .or_insert_with(|| (Vec::new(), row.figure.better));
+        ratios.0.extend(row.ratio);
+    }
+    figures.retain(|_, (ratios, _)| ratios.len() > 1);
+    if !figures.is_empty() {
+        writeln!(out, "\nall sizes, to the best peer of each:")?;
+    }
+    for ((name, lines), (ratios, better)) in figures {
+        let worst = match better {
+            Better::Lower => ratios.iter().copied().fold(f64::MIN, f64::max),
+            Better::Higher => ratios.iter().copied().fold(f64::MAX, f64::min),
+        };
+        let (mean, lines, sizes) = (geometric_mean(&ratios), lines.name(), ratios.len());
+        writeln!(out, "  {name:18} {lines:6} mean {mean:.2}, worst {worst:.2} of {sizes} sizes")?;
+    }
+    Ok(())
+}
+
+fn geometric_mean(values: &[f64]) -> f64 {
+    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
 /// Each different failure once, with the number of rounds that it happened in.
@@ -503,6 +535,20 @@ mod tests {
         assert_eq!(only_row(&runs, "threads-2").promise().1, "MISSED");
         assert_eq!(only_row(&runs, "memory").promise().1, "holds");
         assert_eq!(only_row(&runs, "threads-1").promise().1, "");
+    }
+
+    #[test]
+    fn sizes_of_a_figure_have_a_geometric_mean() {
+        let of = |library, values: [f64; 2]| {
+            let rows = Ok(vec![(8, values[0]), (1 << 20, values[1])]);
+            Run { rows, ..run(1, library, "bcast", 0.0) }
+        };
+        let runs = [of("verbena", [1.0, 8.0]), of("ompi", [4.0, 4.0])];
+        let runs: Vec<&Run> = runs.iter().collect();
+        let rows = rows(&ON_A_HOST, &Numbers::of(&runs, &CacheStates { border: 0.1 }), &runs);
+        let mut text = String::new();
+        write_means(&rows, &mut text).expect("a string takes everything");
+        assert!(text.contains("mean 0.71, worst 2.00 of 2 sizes"), "{text}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{Tally, report_failure};
+use super::{Options, Tally, report_failure};
 use crate::command::quietly;
 use crate::install::{self, Build};
 use crate::pgo;
@@ -18,6 +18,8 @@ use crate::steps::Steps;
 type Check = (&'static str, fn(&Installation) -> Result<()>);
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// Of so many seeds one makes the profile-guided build.
+const PGO_EVERY: u64 = 3;
 
 struct Installation {
     prefix: PathBuf,
@@ -26,7 +28,7 @@ struct Installation {
 }
 
 /// Runs all checks in an empty folder.
-pub(super) fn test(project: &Project) -> Result<Tally> {
+pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let at = Installation {
         prefix: project.prefix(),
         sources: project.root.join("tests"),
@@ -46,9 +48,11 @@ pub(super) fn test(project: &Project) -> Result<Tally> {
         ("Meson's dependency('mpi')", Installation::meson_finds_it),
         ("a moved tree", Installation::works_where_it_is_moved),
     ];
-    // Takes minutes: the build of `install --pgo`, which no other part uses.
+    // The build of `install --pgo` takes eight minutes, and no other part uses it.
     let long: Check = ("a profile-guided library", Installation::is_optimized_for_a_profile);
-    let is_long = std::env::var_os("CI").is_some() && pgo::tool(project).is_some();
+    let is_its_turn = options.thorough || options.seed.is_multiple_of(PGO_EVERY);
+    let is_ci = std::env::var_os("CI").is_some();
+    let is_long = is_ci && is_its_turn && pgo::tool(project).is_some();
     tally.skipped += u64::from(!is_long);
     for (name, check) in checks.into_iter().chain(is_long.then_some(long)) {
         match check(&at) {

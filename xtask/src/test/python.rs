@@ -1,4 +1,4 @@
-//! mpi4py's own test files, each on 1 to 5 ranks.
+//! mpi4py's own test files, on 1 to 5 ranks.
 //!
 //! Every rank runs every test. A group of files has passed when mpiexec's exit code is 0 and each
 //! rank has printed OK.
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use regex::Regex;
 use serde::Deserialize;
 
-use super::{Tally, report_failure};
+use super::{Options, Tally, report_failure};
 use crate::command::{Mark, capture, line, show};
 use crate::mpi4py::{self, Mpi4py};
 use crate::project::Project;
@@ -87,8 +87,10 @@ const WITH_NUMPY: [u32; 3] = [1, 2, 4];
 /// `cco_buf`, `cco_nb_buf` and `cco_vec` test.
 const TOO_LONG: [&str; 5] =
     ["cco_nb_vec", "cco_ngh_buf", "cco_pr_buf", "cco_pr_vec", "cco_pr_ngh_buf"];
-/// The numbers of ranks.
-const RANKS: [u32; 5] = [1, 2, 3, 4, 5];
+/// The numbers of ranks of each run, ...
+const RANKS: [u32; 2] = [1, 2];
+/// ... and those of which a run of all parts takes one by the seed: all take some minutes.
+const MORE_RANKS: [u32; 3] = [3, 4, 5];
 /// The option of mpi4py's test runner.
 const NO_NUMPY: &str = "--no-numpy";
 /// For one group on one number of ranks.
@@ -142,7 +144,8 @@ fn fork_words(project: &Project, mpi4py: &Mpi4py) -> Vec<String> {
 }
 
 /// Runs all files.
-pub(super) fn test(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
+pub(super) fn test(project: &Project, step: &Step, options: &Options) -> Result<Tally> {
+    let filter = options.filter.as_deref();
     let prefix = project.prefix();
     let mpi4py = mpi4py::provide(project, &prefix, &|command| step.run(command))?;
     let skips = Skips::read(project)?;
@@ -150,7 +153,8 @@ pub(super) fn test(project: &Project, step: &Step, filter: Option<&str>) -> Resu
         say!("   skipped: {test}: {reason}");
     }
     let mut tally = Tally::default();
-    for ranks in RANKS {
+    let more = if options.only.is_empty() { 1 } else { MORE_RANKS.len() };
+    for &ranks in RANKS.iter().chain(options.some(&MORE_RANKS, 0, more)) {
         for group in GROUPS {
             let chosen = |file: &&&str| {
                 filter.is_none_or(|filter| format!("test_{file} on {ranks}").contains(filter))

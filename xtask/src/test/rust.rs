@@ -15,7 +15,9 @@ use crate::steps::{Step, say};
 const FUZZ_SECONDS: &str = "5";
 /// Inputs of each decoder and listener in a thorough run.
 const HOSTILE_INPUTS: &str = "1000000";
-/// The arguments of the builds of `cargo test` and `nextest`: optimised, yet with every check.
+/// The profile of `cargo test` and `nextest`: optimised, yet with every check. All of them build
+/// for the whole workspace: with the features that single packages need, crates would be built
+/// again.
 const PROFILE: &str = "checked";
 
 /// rustfmt and clippy, with warnings as errors.
@@ -35,29 +37,22 @@ pub(super) fn checks(project: &Project, step: &Step) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Unit, property and integration tests. Examples in the documentation are part of [`docs`].
+/// Unit, property and integration tests. Examples in the documentation are part of [`docs`]. Tests
+/// of the C interface take the installed library, whose build in this profile would begin with that
+/// of all crates it needs, with other features.
 pub(super) fn workspace(project: &Project, step: &Step, filter: Option<&str>) -> Result<Tally> {
-    let mut tally = Tally::default();
-    if exists("cargo-nextest", "--version") {
-        let mut arguments =
-            vec!["nextest", "run", "--workspace", "--cargo-profile", PROFILE, "--no-fail-fast"];
-        arguments.extend([
-            "--status-level",
-            "fail",
-            "--final-status-level",
-            "none",
-            "--no-tests",
-            "pass",
-        ]);
-        arguments.extend(filter);
-        tally += counted(&mut project.cargo(&arguments), step)?;
+    let library = std::path::absolute(project.prefix().join("lib/libmpi_abi.so"))?;
+    let arguments = if exists("cargo-nextest", "--version") {
+        ["nextest", "run", "--workspace", "--cargo-profile", PROFILE, "--no-fail-fast"]
+            .into_iter()
+            .chain(["--status-level", "fail", "--final-status-level", "none"])
+            .chain(["--no-tests", "pass"])
+            .collect()
     } else {
-        let mut arguments =
-            vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet"];
-        arguments.extend(filter);
-        tally += counted(&mut project.cargo(&arguments), step)?;
-    }
-    Ok(tally)
+        vec!["test", "--workspace", "--profile", PROFILE, "--no-fail-fast", "--quiet"]
+    };
+    let mut cargo = project.cargo(&arguments);
+    counted(cargo.args(filter).env("TEST_MPI_ABI_LIBRARY", library), step)
 }
 
 /// Every fuzz target for [`FUZZ_SECONDS`]; if it is `thorough`, [`HOSTILE_INPUTS`] of each, and as
@@ -68,10 +63,9 @@ pub(super) fn fuzz(
     filter: Option<&str>,
     thorough: bool,
 ) -> Result<Tally> {
-    let mut cargo = project.cargo(&["test", "--package", "verbena-tests", "--test", "fuzz"]);
+    let mut cargo = project.cargo(&["test", "--workspace", "--test", "fuzz"]);
     if thorough {
-        cargo.args(["--test", "tcp_limits"]);
-        cargo.args(["--package", "verbena-launcher", "--test", "hostile_agents"]);
+        cargo.args(["--test", "tcp_limits", "--test", "hostile_agents"]);
         cargo.env("FUZZ_INPUTS", HOSTILE_INPUTS).env("VERBENA_TEST_HOSTILE", HOSTILE_INPUTS);
     }
     cargo.args(["--profile", PROFILE, "--quiet", "--"]).args(filter);
@@ -85,7 +79,7 @@ pub(super) fn conformance_verbs(
     filter: Option<&str>,
     environment: &[(&str, &str)],
 ) -> Result<Tally> {
-    let suite = ["test", "--package", "verbena-tests", "--test", "conformance_verbs"];
+    let suite = ["test", "--workspace", "--test", "conformance_verbs"];
     let mut cargo = project.cargo(&suite);
     // One test at a time: some unmap memory, and another test would find the hole.
     cargo.args(["--profile", PROFILE, "--quiet", "--", "--test-threads", "1"]).args(filter);

@@ -50,7 +50,7 @@ const BY_EAGER_RDMA: usize = 1;
 const BROKEN: usize = 4;
 /// The programs on windows that run there.
 const WINDOWS: [&str; 3] = ["one_sided", "window_load", "word_atomics"];
-/// The ranks of a job: two on each of two pretended hosts.
+/// The ranks of most jobs: two on each of two pretended hosts.
 const HOSTS: &str = "a:2,b:2";
 /// The programs: those that report the most in a few seconds each.
 const PROGRAMS: [&str; 23] = [
@@ -85,6 +85,14 @@ const CUTS: [(&str, &str); 3] =
     [("cut=0>2", "ring"), ("cut=2>0", "one_sided"), ("cut=0>2,2>0", "ring")];
 /// A text of the line that says so.
 const FALLBACK: &str = " over TCP although both have RDMA devices of one network";
+
+/// The program of a large job, its pretended hosts and the ranks of each.
+const MANY_RANKS: &str = "many_ranks";
+const MANY: (usize, usize) = (8, 8);
+/// Those of a thorough run.
+const MOST: (usize, usize) = (64, 8);
+/// Longest time of either.
+const MANY_LIMIT: Duration = Duration::from_secs(300);
 
 /// What the devices offer, a program on windows, and whether devices do its atomics then.
 const ATOMICS: [(&str, &str, bool); 4] = [
@@ -132,6 +140,12 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         mpiexec.args(python::fork(project)?);
         tally += python::judge(mpiexec, "fork between pretended hosts", 4)?;
     }
+    if options.filter.as_ref().is_none_or(|filter| MANY_RANKS.contains(filter.as_str())) {
+        let most = options.thorough.then_some(MOST);
+        for (hosts, ranks) in [MANY].into_iter().chain(most) {
+            tally += many_ranks(project, options, &library, hosts, ranks)?;
+        }
+    }
     for (seed, (cut, name)) in (0..).zip(CUTS) {
         if options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
             tally += fallback(project, options, &library, (seed, cut, name))?;
@@ -143,6 +157,26 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         }
     }
     Ok(tally)
+}
+
+/// Runs a job of many ranks, so many on each of so many hosts.
+fn many_ranks(
+    project: &Project,
+    options: &Options,
+    library: &str,
+    hosts: usize,
+    ranks: usize,
+) -> Result<Tally> {
+    let program = programs::compiled(project, options, MANY_RANKS)?;
+    let list: Vec<String> = (0..hosts).map(|host| format!("h{host}:{ranks}")).collect();
+    let mut mpiexec = job_on(project, library, &list.join(","), hosts, 0);
+    let ran = capture(mpiexec.arg(program), None, MANY_LIMIT)?;
+    if ran.success() && ran.stdout == "ok\n" && ran.stderr.is_empty() {
+        return Ok(Tally { passed: 1, ..Tally::default() });
+    }
+    let output = format!("    $ {}\n{}", line(&mpiexec), ran.output().trim_end());
+    report_failure(&format!("{MANY_RANKS} on {hosts} hosts"), &ran.ending(), &output);
+    Ok(Tally { failed: 1, ..Tally::default() })
 }
 
 /// Runs a program on windows, and looks whether devices have done atomics.
@@ -213,12 +247,17 @@ fn fallback(
     Ok(Tally { failed: 1, ..Tally::default() })
 }
 
-/// Returns the start of the command of a job between pretended hosts.
+/// Returns the start of the command of a job between two pretended hosts.
 fn job(project: &Project, library: &str, seed: usize, way: usize) -> Command {
+    job_on(project, library, HOSTS, seed, way)
+}
+
+/// Returns that of a job on these hosts.
+fn job_on(project: &Project, library: &str, hosts: &str, seed: usize, way: usize) -> Command {
     let (_, network, knobs) = WAYS[way];
     let mut mpiexec = Command::new(project.prefix().join("bin/mpiexec"));
     mpiexec.arg("--agent").arg(project.root.join("launcher/tests/agent.sh"));
-    mpiexec.args(["--hosts", HOSTS, "--set", "inter.transport=verbs", "--set"]);
+    mpiexec.args(["--hosts", hosts, "--set", "inter.transport=verbs", "--set"]);
     mpiexec.arg(format!("verbs.library={library}"));
     // Each pretended host believes that it has all processors: ranks must not spin for long.
     mpiexec.args(knobs.iter().flat_map(|knob| ["--set", knob]));

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
@@ -198,30 +198,47 @@ fn cases() -> [Case; 10] {
     ]
 }
 
-/// Runs the cases whose name contains `filter`.
-pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
-    let chosen =
-        |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
-    let mut tally = Tally::default();
+/// Boots that are made however late it is.
+const FEWEST_BOOTS: usize = 5;
+
+/// Runs the boots whose name contains the filter, beginning with another for each seed. What has
+/// not begun at the `deadline` is left out, but for [`FEWEST_BOOTS`].
+pub(super) fn test(
+    project: &Project,
+    options: &Options,
+    deadline: Option<Instant>,
+) -> Result<Tally> {
     let kernel = match vm::set_up(project) {
         Ok(kernel) => kernel,
         Err(why) => {
             say!("skipped: there can be no virtual machines here: {why:#}");
-            return Ok(Tally { skipped: 1, ..tally });
+            return Ok(Tally { skipped: 1, ..Tally::default() });
         }
     };
-    for case in cases().iter().filter(|case| chosen(case.name)) {
-        match case.run(project, options, &kernel) {
-            Ok(()) => tally.passed += 1,
-            Err(error) => {
-                report_failure(case.name, &format!("{error:#}"), "");
-                tally.failed += 1;
-            }
+    let (cases, boots) = (cases(), hosts::boots());
+    let mut names: Vec<&str> = cases.iter().map(|case| case.name).collect();
+    names.extend(boots.iter().map(|boot| boot.name));
+    names.retain(|name| options.filter.as_ref().is_none_or(|filter| name.contains(filter)));
+    let first = options.seed as usize % names.len().max(1);
+    names.rotate_left(first);
+    let mut tally = Tally::default();
+    for (made, name) in names.into_iter().enumerate() {
+        if made >= FEWEST_BOOTS && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            say!("   left out, for it is late: {name}");
+            tally.skipped += 1;
+            continue;
         }
-    }
-    for boot in hosts::boots().iter().filter(|boot| chosen(boot.name)) {
-        tally += boot.run(project, options, &kernel).unwrap_or_else(|error| {
-            report_failure(boot.name, &format!("{error:#}"), "");
+        let start = Instant::now();
+        let ran = match cases.iter().find(|case| case.name == name) {
+            Some(case) => case.run(project, options, &kernel),
+            None => {
+                let boot = boots.iter().find(|boot| boot.name == name).expect("one of both");
+                boot.run(project, options, &kernel)
+            }
+        };
+        say!("   {name}: {:.0} s", start.elapsed().as_secs_f64());
+        tally += ran.unwrap_or_else(|error| {
+            report_failure(name, &format!("{error:#}"), "");
             Tally { failed: 1, ..Tally::default() }
         });
     }
@@ -229,7 +246,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
 }
 
 impl Case {
-    fn run(&self, project: &Project, options: &Options, kernel: &Kernel) -> Result<()> {
+    fn run(&self, project: &Project, options: &Options, kernel: &Kernel) -> Result<Tally> {
         let mut command = self.command.to_owned();
         if command.contains("SUITE") {
             command = command.replace("SUITE", &suite(project)?.display().to_string());
@@ -279,22 +296,14 @@ impl Case {
             "nothing was lost\n{}",
             outcome.summary()
         );
-        Ok(())
+        Ok(Tally { passed: 1, ..Tally::default() })
     }
 }
 
 /// Builds the conformance suite of the verbs transport, which the guests run as it is.
 fn suite(project: &Project) -> Result<PathBuf> {
-    let suite = [
-        "test",
-        "--no-run",
-        "--profile",
-        "checked",
-        "--package",
-        "verbena-tests",
-        "--test",
-        "conformance_verbs",
-    ];
+    let suite =
+        ["test", "--no-run", "--profile", "checked", "--workspace", "--test", "conformance_verbs"];
     executable(project.cargo(&suite))
 }
 
@@ -316,15 +325,8 @@ fn foreign(project: &Project) -> Result<String> {
         ("libclang-dev", "the bindings of the crate ibverbs"),
     ];
     set_up::provide(&packages, &show)?;
-    let ours = [
-        "build",
-        "--profile",
-        "checked",
-        "--package",
-        "verbena-tests",
-        "--example",
-        "verbs_foreign",
-    ];
+    // `cargo test` would build the example as a harness of no tests.
+    let ours = ["build", "--profile", "checked", "--workspace", "--example", "verbs_foreign"];
     let ours = executable(project.cargo(&ours))?;
     let (folder, built) = (project.root.join("tests/foreign"), project.target.join("foreign"));
     let mut rust = project.cargo(&["build", "--locked", "--manifest-path"]);
