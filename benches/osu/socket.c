@@ -85,14 +85,19 @@ static void connect_both(void) {
 int main(int argc, char **argv) {
     size_t min = 1, max = 4 << 20;
     int is_bw = argc > 1 && !strcmp(argv[1], "bw"), is_known = is_bw || (argc > 1 && !strcmp(argv[1], "latency"));
-    if (argc == 4 && !strcmp(argv[2], "-m") && sscanf(argv[3], "%zu:%zu", &min, &max) == 2) argc = 2;
-    if (!is_known || argc != 2 || min < 1) return fprintf(stderr, "usage: socket latency|bw [-m MIN:MAX]\n"), 2;
+    int all = is_bw ? 1000 : 10000;
+    for (; argc > 3; argc -= 2) {
+        const char *word = argv[argc - 2], *value = argv[argc - 1];
+        is_known &= !strcmp(word, "-m") ? sscanf(value, "%zu:%zu", &min, &max) == 2 : !strcmp(word, "-n") && (all = atoi(value)) > 0;
+    }
+    if (!is_known || argc != 2 || min < 1)
+        return fprintf(stderr, "usage: socket latency|bw [-m MIN:MAX] [-n ROUNDS]\n"), 2;
     connect_both();
     char *data = malloc(max);
     memset(data, 1, max);
     if (is_first) printf("# Verbena benchmarks: a bare socket\n# Size    %s\n", is_bw ? "Bandwidth (MB/s)" : "Latency(us)");
     for (size_t size = min; size <= max; size *= 2) {
-        int all = is_bw ? 1000 : 10000, fewer = (int)((size_t)all * SMALL / size);
+        int fewer = (int)((size_t)all * SMALL / size);
         int rounds = size <= SMALL ? all : fewer > all / 50 ? fewer : all / 50;
         double took = is_bw ? one_window(data, size, rounds) : half_round_trip(data, size, rounds);
         if (is_first) printf("%-10zu%18.3f\n", size, is_bw ? size * WINDOW / took / 1e6 : took * 1e6), fflush(stdout);

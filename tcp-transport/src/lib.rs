@@ -24,6 +24,7 @@ mod dial_state;
 pub mod fuzzing;
 mod handshake;
 mod handshakes;
+mod hot;
 mod ifaddrs;
 pub mod key_pair;
 mod link;

@@ -66,9 +66,7 @@ impl TcpTransport {
         if self.peers[at].link.take().is_some() {
             self.linked.retain(|&other| other != at);
             self.attention.readable.retain(|&other| other != at);
-            if self.attention.hot == Some(at) {
-                self.attention.hot = None;
-            }
+            self.attention.hot.closed(at);
         }
     }
 

@@ -1,8 +1,7 @@
 //! The progress loop.
 //!
-//! A peer that answers again and again has the hot link, which each poll reads without asking the
-//! system which link is ready. All other events are taken by `epoll_wait`, less often while there
-//! is a hot link or while nothing happens for long.
+//! Each poll reads the hot link, if there is one (`hot`). All other events are taken by `epoll_wait`,
+//! less often while there is a hot link or while nothing happens for long.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,6 @@ use crate::wire::Kind;
 
 /// Polls between two looks at events while there is a hot link.
 const HOT_INTERVAL: u64 = 16;
-/// Reads in a row that find nothing, after which a link is no longer hot if there are others.
-const MAX_MISSES: u32 = 64;
 /// Polls without a result after which only one of [`IDLE_INTERVAL`] makes system calls.
 const IDLE_POLLS: u64 = 2048;
 const IDLE_INTERVAL: u64 = 4;
@@ -42,12 +39,12 @@ impl TcpTransport {
             attention.idle += 1;
             return false;
         }
-        let mut moved = match attention.hot {
+        let mut moved = match attention.hot.get() {
             Some(at) => self.read_hot(at, sink),
             None => false,
         };
         let is_divided = !self.stripes.is_empty();
-        if self.attention.hot.is_none() || is_divided || polls.is_multiple_of(HOT_INTERVAL) {
+        if self.attention.hot.get().is_none() || is_divided || polls.is_multiple_of(HOT_INTERVAL) {
             self.take_events();
         }
         if !self.attention.readable.is_empty() {
@@ -80,15 +77,9 @@ impl TcpTransport {
 
     #[inline]
     fn read_hot(&mut self, at: usize, sink: &mut impl Sink) -> bool {
-        if self.read_link(at, sink) {
-            self.attention.misses = 0;
-            return true;
-        }
-        self.attention.misses += 1;
-        if self.attention.misses > MAX_MISSES && self.linked.len() > 1 {
-            self.attention.hot = None;
-        }
-        false
+        let found = self.read_link(at, sink);
+        self.hot_was_read(at, found);
+        found
     }
 
     /// Reads all links that have something. The last one becomes hot.
@@ -97,7 +88,7 @@ impl TcpTransport {
         for at in std::mem::take(&mut self.attention.readable) {
             if self.read_link(at, sink) && self.peers[at].link.is_some() {
                 moved = true;
-                (self.attention.hot, self.attention.misses) = (Some(at), 0);
+                self.make_hot(at);
             }
         }
         moved

@@ -23,6 +23,7 @@ impl TcpTransport {
         if !self.dialing.is_empty() || !self.handshakes.is_empty() {
             self.progress_dials();
         }
+        self.watch_hot();
         self.take_events();
         if self.must_look() {
             return None;

@@ -16,6 +16,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::candidates::{self, Filter};
 use crate::handshakes::Handshakes;
+use crate::hot::Hot;
 use crate::ifaddrs;
 use crate::listener;
 use crate::peer::PeerState;
@@ -60,10 +61,8 @@ pub(crate) struct Attention {
     pub(crate) polls: u64,
     /// Polls in a row that found nothing.
     pub(crate) idle: u64,
-    /// The peer whose link is read in each poll.
-    pub(crate) hot: Option<usize>,
-    /// Reads in a row of that link that found nothing.
-    pub(crate) misses: u32,
+    /// The link that each poll reads.
+    pub(crate) hot: Hot,
     /// Peers whose links have something to read.
     pub(crate) readable: Vec<usize>,
     /// A post that found no space may find some.

@@ -103,6 +103,11 @@ impl WaitSet {
         Ok(epoll::add(&self.epoll, fd, source.data(), flags(source))?)
     }
 
+    /// Removes a socket.
+    pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Gives the events of a socket another source. An event follows if the socket is ready.
     pub(crate) fn change(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, fd, source.data(), flags(source))?)

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use fabric::sim::Rng;
 use fabric::{
     Body, GiveUp as _, Header, InProcessStore, Kind, OneSided, Peer, PeerFailed, Post, Rights,
-    Sink, Store as _, Transfer, Transport,
+    Sink, Store as _, Transfer, Transport, WaitOn,
 };
 use tcp_transport::{Settings, TcpTransport};
 use tests::bytes::{Bytes, Shape};
 use tests::conformance::{Job, Weather, garbage, one_sided, run_with, storm};
+use tests::idle::readable;
 
 use faulty::Faulty;
 
@@ -224,6 +225,50 @@ fn a_near_peer_has_one_connection() {
         until(&mut all, &mut told, |told| told[0].transfers.last() == Some(&(token, true)));
     }
     assert!(all.iter().all(|transport| transport.connections() == 1));
+}
+
+/// Two ranks talk for so long that their sockets are not watched. Then a socket is full, another rank
+/// has something, and one sleeps.
+#[test]
+fn a_socket_is_watched_again_when_it_must_be() {
+    let (mut all, mut told) = (transports(3, &on_loopback()), Vec::new());
+    told.resize_with(3, Told::default);
+    let talk = |all: &mut Vec<TcpTransport>, told: &mut Vec<Told>| {
+        for _ in 0..600 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let had = told[to as usize].frames.len();
+                assert_eq!(post(&mut all[from], to, b"word"), Ok(Post::Sent));
+                until(all, told, |told| told[to as usize].frames.len() > had);
+            }
+        }
+    };
+    talk(&mut all, &mut told);
+    let memory = || Bytes::for_receive(Shape::Run, 64 << 20);
+    let (theirs, ours) = (memory(), memory());
+    let run = |bytes: &Bytes| bytes.buffer().memory().expect("one run");
+    let region = all[1].register(Peer(0), run(&theirs), Rights::Put).expect("a region");
+    let put = OneSided::Put(run(&ours));
+    assert_eq!(all[0].one_sided(Peer(1), &region, 0, put, 1), Ok(Transfer::Started));
+    until(&mut all, &mut told, |told| told[0].transfers == [(1, true)]);
+
+    talk(&mut all, &mut told);
+    assert_eq!(post(&mut all[2], 0, b"third"), Ok(Post::Sent));
+    until(&mut all, &mut told, |told| told[0].frames.last().is_some_and(|it| it.1 == b"third"));
+
+    talk(&mut all, &mut told);
+    let began = Instant::now();
+    let fd = loop {
+        all[0].poll(&mut told[0]);
+        if let Some(WaitOn::Fd(fd)) = all[0].arm() {
+            break fd;
+        }
+        assert!(began.elapsed() < Duration::from_secs(15), "the rank does not sleep");
+    };
+    assert!(readable(&[fd], Duration::ZERO).is_empty());
+    assert_eq!(post(&mut all[1], 0, b"wake"), Ok(Post::Sent));
+    all[1].poll(&mut told[1]);
+    assert_eq!(readable(&[fd], Duration::from_secs(10)), [0], "a message wakes nobody");
+    until(&mut all, &mut told, |told| told[0].frames.last().is_some_and(|it| it.1 == b"wake"));
 }
 
 /// A get is divided; one part of it, or all, lies outside of what is registered.

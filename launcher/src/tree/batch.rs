@@ -71,7 +71,11 @@ mod tests {
     fn tables_go_before_the_ends_of_their_ranks() {
         let now = Instant::now();
         let mut batch = Batch::default();
-        batch.add_tables(vec![HostTable { first: 4, lines: Vec::new(), notes: Vec::new() }], 2, now);
+        batch.add_tables(
+            vec![HostTable { first: 4, lines: Vec::new(), notes: Vec::new() }],
+            2,
+            now,
+        );
         batch.add_ended(EndedRank { rank: 4, line: super::super::simulation::line() }, now);
         assert!(!batch.is_due(now) && batch.is_due(now + TABLE_TIME));
         let sent: Vec<FromHost> = batch.take().collect();

@@ -1,7 +1,7 @@
 //! Programs under a real Slurm: started by `srun` through PMI-2 and PMIx, and by our `mpiexec` in
 //! an allocation; by Hydra through PMI-1 and by prterun through PMIx, if they are in PATH. C
-//! programs of the table run under each of them: some by a seed, or all. Hosts that dial in are
-//! network namespaces (`dial_in`).
+//! programs of the table run under each of them: some by a seed, or all and mpi4py's tests. Hosts
+//! that dial in are network namespaces (`dial_in`).
 //!
 //! The cluster is this machine: a munged, a slurmctld and two slurmd of pretended nodes, in a
 //! folder of their own and on free ports of the loopback interface. They run as children of this
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Options, Tally, programs, report_failure};
+use super::{Options, Tally, programs, python, report_failure};
 use crate::command::{self, Ran, capture, quietly};
 use crate::project::Project;
 use crate::set_up;
@@ -45,7 +45,9 @@ struct Job {
     judge: fn(&Ran) -> bool,
 }
 
-/// Commands that start four ranks of a program, and the word that shows whether they are there.
+/// The ranks of a job.
+const RANKS: u32 = 4;
+/// Commands that start so many ranks of a program, and the word that shows whether they are there.
 const STARTERS: [(&str, &str); 3] = [
     ("srun", "srun -N2 -n4 --mpi=pmi2"),
     ("mpiexec.hydra", "mpiexec.hydra -n 4"),
@@ -53,6 +55,7 @@ const STARTERS: [(&str, &str); 3] = [
 ];
 /// C programs that each of them runs, unless it runs all.
 const PROGRAMS_OF_A_SEED: usize = 4;
+
 /// Runs all jobs.
 pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -101,13 +104,15 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
     Ok(tally)
 }
 
-/// Runs C programs of the table under each manager: all of them, or some by the seed.
+/// Runs C programs of the table under each manager: all of them with mpi4py's tests, or some by the
+/// seed.
 fn whole_programs(project: &Project, options: &Options, slurm: Option<&Path>) -> Result<Tally> {
     let mut tally = Tally::default();
     let rows: Vec<programs::Row> = programs::for_hosts(project, options, true)?
         .into_iter()
         .filter(|(case, _)| case.options.is_empty() && !case.ours)
         .collect();
+    let python = if options.thorough { python::for_hosts(project)? } else { Vec::new() };
     for (number, (program, start)) in STARTERS.into_iter().enumerate() {
         let is_there = match program {
             "srun" => slurm.is_some(),
@@ -122,11 +127,7 @@ fn whole_programs(project: &Project, options: &Options, slurm: Option<&Path>) ->
             if options.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
                 continue;
             }
-            let mut command = Command::new("sh");
-            command.args(["-c", &format!("exec {start} \"$@\""), program]).args(words);
-            command.current_dir(std::env::temp_dir());
-            slurm.iter().for_each(|config| _ = command.env("SLURM_CONF", config));
-            let ran = capture(&mut command, None, LIMIT)?;
+            let ran = capture(&mut started(start, words, slurm), None, LIMIT)?;
             let mut wrong = programs::mismatches(case, &ran.stdout, &ran.stderr);
             wrong.extend((!ran.success()).then(|| ran.ending()));
             match wrong.is_empty() {
@@ -137,8 +138,22 @@ fn whole_programs(project: &Project, options: &Options, slurm: Option<&Path>) ->
                 }
             }
         }
+        for (name, words) in &python {
+            let name = format!("{name} by {program}");
+            if options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
+                tally += python::judge(started(start, words, slurm), &name, RANKS)?;
+            }
+        }
     }
     Ok(tally)
+}
+
+/// Returns the command that starts these words by a manager.
+fn started(start: &str, words: &[String], slurm: Option<&Path>) -> Command {
+    let mut command = shell(&format!("{start} \"$@\""));
+    command.arg("sh").args(words).current_dir(std::env::temp_dir());
+    slurm.iter().for_each(|config| _ = command.env("SLURM_CONF", config));
+    command
 }
 
 fn slurm_jobs() -> Vec<Job> {
