@@ -7,39 +7,13 @@
 //! unwatched link is watched again before this process sleeps, when its socket takes no more bytes,
 //! and when it is no longer hot. Invariant: a link that is not hot is watched.
 
-use crate::transport::TcpTransport;
+use crate::transport::{Hot, TcpTransport};
 use crate::wait_set::Source;
 
 /// Reads in a row that find nothing, after which a link is no longer hot if there are others.
 const MAX_MISSES: u32 = 64;
 /// Reads that find something, without a sleep, after which the socket is not watched.
 const UNWATCH_AFTER: u32 = 256;
-
-/// The hot link, if there is one.
-#[derive(Debug, Default)]
-pub(crate) struct Hot {
-    at: Option<usize>,
-    /// Reads in a row that found nothing.
-    misses: u32,
-    /// Reads that found something since it was watched.
-    hits: u32,
-    is_unwatched: bool,
-}
-
-impl Hot {
-    /// Returns the index of the peer.
-    #[inline]
-    pub(crate) fn get(&self) -> Option<usize> {
-        self.at
-    }
-
-    /// Forgets a peer whose link is closed.
-    pub(crate) fn closed(&mut self, at: usize) {
-        if self.at == Some(at) {
-            *self = Hot::default();
-        }
-    }
-}
 
 impl TcpTransport {
     /// Makes the link of a peer, which something was read from, the hot one.

@@ -9,7 +9,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use crate::dial_state::Dial;
 use crate::peer::{Link, Then};
 use crate::socket::Socket;
-use crate::transport::TcpTransport;
+use crate::transport::{Hot, TcpTransport};
 use crate::wait_set::Source;
 use crate::wire::Kind;
 
@@ -66,7 +66,9 @@ impl TcpTransport {
         if self.peers[at].link.take().is_some() {
             self.linked.retain(|&other| other != at);
             self.attention.readable.retain(|&other| other != at);
-            self.attention.hot.closed(at);
+            if self.attention.hot.at == Some(at) {
+                self.attention.hot = Hot::default();
+            }
         }
     }
 

@@ -39,12 +39,12 @@ impl TcpTransport {
             attention.idle += 1;
             return false;
         }
-        let mut moved = match attention.hot.get() {
+        let mut moved = match attention.hot.at {
             Some(at) => self.read_hot(at, sink),
             None => false,
         };
         let is_divided = !self.stripes.is_empty();
-        if self.attention.hot.get().is_none() || is_divided || polls.is_multiple_of(HOT_INTERVAL) {
+        if self.attention.hot.at.is_none() || is_divided || polls.is_multiple_of(HOT_INTERVAL) {
             self.take_events();
         }
         if !self.attention.readable.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! The operations on the whole are `impl TcpTransport` blocks in other files, each of which calls
 //! only those below it: `link`; then the set-up `dial`, `accept`, `handshake`; then the data path
-//! `records`, `read`, `post`, `one_sided`, `poll`; then `sleep`, and `seam`, which implements the
-//! trait.
+//! `records`, `read`, `post`, `one_sided`, `hot`, `poll`; then `sleep`, and `seam`, which implements
+//! the trait.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -16,7 +16,6 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::candidates::{self, Filter};
 use crate::handshakes::Handshakes;
-use crate::hot::Hot;
 use crate::ifaddrs;
 use crate::listener;
 use crate::peer::PeerState;
@@ -52,6 +51,18 @@ pub enum Unavailable {
     /// The address cannot be published.
     #[error("TCP cannot be used: the address of this process cannot be published: {0}")]
     Store(String),
+}
+
+/// The hot link, if there is one; see `hot`.
+#[derive(Debug, Default)]
+pub(crate) struct Hot {
+    /// The index of the peer.
+    pub(crate) at: Option<usize>,
+    /// Reads in a row that found nothing.
+    pub(crate) misses: u32,
+    /// Reads that found something since it was watched.
+    pub(crate) hits: u32,
+    pub(crate) is_unwatched: bool,
 }
 
 /// How events are looked for; see `poll`.

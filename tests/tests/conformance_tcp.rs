@@ -227,8 +227,8 @@ fn a_near_peer_has_one_connection() {
     assert!(all.iter().all(|transport| transport.connections() == 1));
 }
 
-/// Two ranks talk for so long that their sockets are not watched. Then a socket is full, another rank
-/// has something, and one sleeps.
+/// Two ranks talk for so long that their sockets are not watched. Then a socket is full, another
+/// rank has something, and one sleeps.
 #[test]
 fn a_socket_is_watched_again_when_it_must_be() {
     let (mut all, mut told) = (transports(3, &on_loopback()), Vec::new());

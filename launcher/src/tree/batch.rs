@@ -4,8 +4,8 @@
 //! States of ended ranks: none -> waiting, for [`BATCH_TIME`] if others may wait for a rank of
 //! them, otherwise until the job is over or a table is sent -> sent. States of tables: none ->
 //! waiting, for all hosts that will answer, at most [`TABLE_TIME`] -> sent, before the ranks that
-//! have ended: `mpiexec` does not wait for the table of a host whose ranks have all ended, and these
-//! may have ended since.
+//! have ended: `mpiexec` does not wait for the table of a host whose ranks have all ended, and
+//! these may have ended since.
 
 use std::time::{Duration, Instant};
 

@@ -521,8 +521,8 @@ pub(super) const TCP: [Figure; 4] = [
     Figure { program: "bw", ..bandwidth_over_tcp("bw-socket", |_| Target::None) },
 ];
 
-/// Runs are short, and rounds many: the speed of sockets changes by a factor of 3 with the machine's
-/// state, from second to second.
+/// Runs are short, and rounds many: the speed of sockets changes by a factor of 3 with the state of
+/// the machine, from second to second.
 const fn over_tcp(name: &'static str) -> Figure {
     Figure { name, args: &["-n", "2000"], placement: Placement::OverTcp, ..TWO_RANKS }
 }
