@@ -1,7 +1,7 @@
 //! The progress loop.
 //!
-//! Each poll reads the hot link, if there is one (`hot`). All other events are taken by `epoll_wait`,
-//! less often while there is a hot link or while nothing happens for long.
+//! Each poll reads the hot link, if there is one (`hot`). All other events are taken by
+//! `epoll_wait`, less often while there is a hot link or while nothing happens for long.
 
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 //!
 //! The operations on the whole are `impl TcpTransport` blocks in other files, each of which calls
 //! only those below it: `link`; then the set-up `dial`, `accept`, `handshake`; then the data path
-//! `records`, `read`, `post`, `one_sided`, `hot`, `poll`; then `sleep`, and `seam`, which implements
-//! the trait.
+//! `records`, `read`, `post`, `one_sided`, `hot`, `poll`; then `sleep`, and `seam`, which
+//! implements the trait.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
