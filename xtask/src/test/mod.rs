@@ -110,7 +110,7 @@ enum Part {
     Fortran,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
     /// allocation), and under Hydra and prterun if they are in PATH; some of the C programs by a
-    /// seed, with --thorough all.
+    /// seed, with --thorough all and mpi4py's tests.
     Managers,
     /// C programs under valgrind's memcheck.
     Valgrind,
