@@ -276,6 +276,14 @@ impl<Intra: HybridGet, Inter: HybridGet> HybridGet for Endpoint<Intra, Inter> {
             Transports::MultiHost(multi_host) => multi_host.get_remainder(peer, region, at, into),
         }
     }
+
+    fn prefers_get(&self, peer: Peer, bytes: u64) -> bool {
+        match &self.transports {
+            Transports::None => false,
+            Transports::Intra(intra) => intra.prefers_get(peer, bytes),
+            Transports::MultiHost(multi_host) => multi_host.prefers_get(peer, bytes),
+        }
+    }
 }
 
 #[cfg(test)]

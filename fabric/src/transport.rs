@@ -418,6 +418,12 @@ pub trait HybridGet: Transport {
     ) -> Result<Transfer, PeerFailed> {
         Ok(Transfer::Refused)
     }
+
+    /// Returns whether the peer would rather get so many bytes than have them in an eager frame:
+    /// that is faster, and it is in the library.
+    fn prefers_get(&self, _peer: Peer, _bytes: u64) -> bool {
+        false
+    }
 }
 
 /// A device of which a process may have two: it can give a peer up, and all that waits for it there

@@ -33,6 +33,11 @@ impl Engine {
         if mode == Mode::Synchronous || bytes > endpoint.caps(to).eager as u64 {
             return Ok(None);
         }
+        // Only senders in collectives may wait for the receiver: the program's do not, up to this
+        // size.
+        if envelope.collective.is_some() && endpoint.prefers_get(to, bytes) {
+            return Ok(None);
+        }
         let peer = self.peers.of(to);
         if peer.credit < cost(bytes) || !peer.queue.is_empty() {
             return Ok(None);
@@ -124,7 +129,10 @@ impl Engine {
         let eager = endpoint.caps(to).eager as u64;
         let peer = self.peers.at(slot);
         let (bytes, sequence) = (request.bytes, peer.sent);
-        let fits = bytes <= eager && peer.credit >= cost(bytes);
+        let is_rather_got = request.part_of.is_collective()
+            && request.buffer.memory().is_some()
+            && endpoint.prefers_get(to, bytes);
+        let fits = bytes <= eager && peer.credit >= cost(bytes) && !is_rather_got;
         let posted = match (fits, request.mode) {
             (true, Mode::Synchronous) => self.post_eager_sync(endpoint, id)?,
             (true, _) => self.post_eager(endpoint, id)?,

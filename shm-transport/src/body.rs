@@ -16,10 +16,11 @@ use fabric::copy::nt_fence;
 use fabric::{Chunks, Slot};
 use rustix::mm::{Advice, madvise};
 
+use crate::copy_cost::CopyCost;
 use crate::method;
 use crate::pipeline::Watermark;
 use crate::ring::LINE;
-use crate::store_tuner::{CopyCost, StoreKind, StoreTuner};
+use crate::store_tuner::{StoreKind, StoreTuner};
 
 /// Where an external body lies and how it is written: the body of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,8 +24,9 @@ use std::time::Instant;
 use fabric::Peer;
 
 use crate::body::{BodyMemory, BodySlot, Descriptor};
+use crate::copy_cost::CopyCost;
 use crate::ring::LINE;
-use crate::store_tuner::{CopyCost, StoreTuner};
+use crate::store_tuner::StoreTuner;
 
 /// Bytes that a pool begins with.
 const INITIAL_BYTES: usize = 256 << 10;

@@ -60,6 +60,8 @@ pub struct ShmTransport {
     pub(crate) has_membarrier: bool,
     /// A frame has left since one has come: the next to come may be its reply.
     pub(crate) expects_reply: bool,
+    /// Bodies outside of rings and announcements that this rank has posted; wraps.
+    pub(crate) large_posts: u32,
     /// Bodies are read while they are written: the ranks have processors of their own.
     pub(crate) pipelines: bool,
     caps: Caps,
@@ -104,6 +106,7 @@ impl ShmTransport {
             access: std::iter::repeat_with(|| Access::Unprobed).take(ranks).collect(),
             has_membarrier,
             expects_reply: false,
+            large_posts: 0,
             pipelines: settings.rare_sleeps,
             caps,
             peers,

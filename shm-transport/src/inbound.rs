@@ -8,6 +8,8 @@
 use fabric::Peer;
 
 use crate::bounce::RemotePool;
+use crate::copy_cost::CopyCost;
+use crate::copy_tuner::{Copies, CopyTuner};
 use crate::event_count::EventCount;
 use crate::ring::{Consumer, TransferLock};
 
@@ -48,6 +50,28 @@ pub(crate) struct Inbound {
     pub local: u32,
     /// The peer's range of external bodies, once it has sent one.
     pub pool: Option<RemotePool>,
+    /// `ShmTransport::large_posts` at the last external body.
+    pub large_posts: u32,
+    /// How large bodies are copied, once there was one.
+    pub tuner: Option<Box<CopyTuner>>,
+}
+
+impl Inbound {
+    /// Records the cost of a body; tells the peer which classes this rank wants to read now.
+    pub(crate) fn record_copies(
+        &mut self,
+        class: usize,
+        is_piece: bool,
+        copies: Copies,
+        cost: CopyCost,
+    ) {
+        let tuner = self.tuner.get_or_insert_default();
+        let before = tuner.wanted();
+        tuner.record(class, is_piece, copies, cost);
+        if tuner.wanted() != before {
+            self.consumer.want_classes(tuner.wanted());
+        }
+    }
 }
 
 impl InboundRings {
@@ -67,6 +91,8 @@ impl InboundRings {
             event_count,
             local,
             pool: None,
+            large_posts: 0,
+            tuner: None,
         });
         self.activate(self.all.len() - 1);
     }
@@ -102,6 +128,11 @@ impl InboundRings {
     /// Returns whether a frame waits in any ring.
     pub(crate) fn is_any_ready(&self) -> bool {
         self.all.iter().any(|inbound| inbound.consumer.is_ready())
+    }
+
+    /// Returns the ring from a local rank.
+    pub(crate) fn ring_from_mut(&mut self, local: u32) -> Option<&mut Inbound> {
+        self.all.iter_mut().find(|inbound| inbound.local == local)
     }
 
     fn ring_from(&self, local: u32) -> Option<&Inbound> {

@@ -4,8 +4,8 @@
 //! `segment` is the memory that the ranks share and `ring` moves frames from one rank to another.
 //! Large bodies leave the ring: `method` chooses how, `blocks` allocates their space (`bounce`,
 //! `recycle`), `body` describes it. `connect` makes rings when two ranks first communicate; `post`
-//! and `poll` run for each message. `single_copy` reads a peer's memory; `event_count` parks and
-//! wakes.
+//! and `poll` run for each message. `single_copy` reads a peer's memory where `copy_tuner` finds
+//! that faster; `event_count` parks and wakes.
 //!
 //! A message of up to 24 bytes costs one cache line that moves from sender to receiver: no
 //! read-modify-write, no lock, no system call, and a fence only where ranks share processors.
@@ -27,6 +27,10 @@ mod coll_segment;
 mod connect;
 #[cfg(not(loom))]
 mod control;
+#[cfg(not(loom))]
+mod copy_cost;
+#[cfg(not(loom))]
+mod copy_tuner;
 mod event_count;
 #[cfg(not(loom))]
 mod inbound;

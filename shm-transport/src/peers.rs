@@ -65,7 +65,8 @@ impl LocalPeers {
         true
     }
 
-    fn is_in_mpi(&self, local: u32) -> bool {
+    /// Returns whether a local rank is in a call of the library now.
+    pub(crate) fn is_in_mpi(&self, local: u32) -> bool {
         self.in_mpi.get(local as usize).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 }

@@ -57,6 +57,12 @@ impl<'a> Watermark<'a> {
         self.word.store(self.base.wrapping_add(bytes as u32), Ordering::Release);
     }
 
+    /// Returns how many bytes are written, at least. Not for reading them.
+    #[cfg(not(loom))]
+    pub(crate) fn written(&self) -> usize {
+        self.word.load(Ordering::Relaxed).wrapping_sub(self.base) as usize
+    }
+
     /// Waits until more than `have` bytes are written; returns how many are.
     #[inline]
     fn wait(&self, have: usize) -> usize {

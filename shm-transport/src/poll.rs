@@ -2,13 +2,15 @@
 //! space, and prepares the wait when there are none.
 
 use std::sync::atomic::AtomicU32;
+use std::time::Instant;
 
-use fabric::{Body, Peer, PeerFailed, Sink, WaitOn};
+use fabric::{Body, Kind, Peer, PeerFailed, Sink, WaitOn};
 
 use crate::blocks::BodyBlocks;
 use crate::body::Descriptor;
 use crate::bounce::RemotePool;
 use crate::connect::ShmTransport;
+use crate::copy_tuner::{self, Copies};
 use crate::event_count::EventCount;
 use crate::inbound::Inbound;
 use crate::method;
@@ -46,7 +48,11 @@ impl ShmTransport {
                 self.expects_reply = false;
                 inbound.last_frame = self.inbound.polls;
                 self.inbound.receipts = self.inbound.receipts.wrapping_add(1);
-                let mut bodies = Bodies { segment: &self.segment, blocks: &mut self.blocks };
+                let mut bodies = Bodies {
+                    segment: &self.segment,
+                    blocks: &mut self.blocks,
+                    large_posts: self.large_posts,
+                };
                 if let Err(failed) = inbound.take(self.has_membarrier, &mut bodies, sink) {
                     self.inbound.remove(at);
                     sink.peer_failed(failed);
@@ -77,6 +83,8 @@ impl ShmTransport {
 struct Bodies<'a> {
     segment: &'a Segment,
     blocks: &'a mut BodyBlocks,
+    /// See [`ShmTransport::large_posts`].
+    large_posts: u32,
 }
 
 impl Inbound {
@@ -135,8 +143,26 @@ impl Inbound {
         if follows_others && !sink.expects(*peer, &frame.header) {
             return Ok(false);
         }
-        let (len, read_cost) = deliver((*peer, *local), &frame, watermark, pool, bodies, sink)?;
+        let descriptor = Descriptor::decode(frame.body).ok_or_else(|| out_of_bounds(*peer))?;
+        let bytes = descriptor.len as usize;
+        let timed = copy_tuner::class_of(bytes as u64).map(|class| {
+            let written = |base| Watermark::new(watermark, base).written().min(bytes);
+            let was_sending = self.large_posts != bodies.large_posts;
+            self.large_posts = bodies.large_posts;
+            let before = match was_sending {
+                true => descriptor.base.map_or(bytes, written),
+                false => 0,
+            };
+            (class, before, Instant::now())
+        });
+        let is_piece = frame.header.kind == Kind::Data;
+        let at = (&frame, descriptor);
+        let (len, read_cost) = deliver((*peer, *local), at, watermark, pool, bodies, sink)?;
         consumer.has_read(len, read_cost);
+        if let Some((class, before, begun)) = timed {
+            let cost = copy_tuner::cost_of_two(begun.elapsed(), before, bytes);
+            self.record_copies(class, is_piece, Copies::Two, cost);
+        }
         Ok(true)
     }
 }
@@ -145,7 +171,7 @@ impl Inbound {
 /// are free after it, and the read cost to report.
 fn deliver(
     (peer, local): (Peer, u32),
-    frame: &Frame<'_>,
+    (frame, descriptor): (&Frame<'_>, Descriptor),
     watermark: &AtomicU32,
     pool: &mut Option<RemotePool>,
     bodies: &mut Bodies<'_>,
@@ -158,7 +184,6 @@ fn deliver(
             pool.insert(RemotePool::new(memory))
         }
     };
-    let descriptor = Descriptor::decode(frame.body).ok_or_else(|| out_of_bounds(peer))?;
     let mut hand_over = |body: &[u8]| match descriptor.base {
         None => sink.frame(peer, &frame.header, body),
         Some(base) => {

@@ -145,6 +145,7 @@ impl ShmTransport {
             Pipelining::UnlessUnread => !self.inbound.has_unread_from(outbound.local),
         };
         outbound.producer.set_streaming(std::mem::replace(&mut self.expects_reply, true));
+        self.large_posts = self.large_posts.wrapping_add(1);
         outbound.publish_external(header, slot, (self.has_membarrier, pipelined), fill);
         Ok(Post::Sent)
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! line 0        head: granules consumed so far          written by the consumer
 //!               read cost: see `store_tuner`
+//!               wanted classes: see `copy_tuner`
 //! line 1        producer waiting: 1 while it lacks      written by the producer
 //!               space
 //!               watermark: see `crate::pipeline`

@@ -9,7 +9,7 @@
 //! therefore lasts two laps of the bounce pool, and the second decides unless the difference is
 //! twofold at once. Trials get rarer while they fail, up to [`MAX_TRIAL_INTERVAL`].
 
-use std::time::Instant;
+use crate::copy_cost::{CopyCost, RecentCosts};
 
 /// How a body is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,6 @@ impl StoreKind {
     }
 }
 
-/// Time of one copy, nanoseconds for 64 KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyCost(u32);
-
-/// Nanoseconds before the first byte has crossed.
-const STARTUP_NS: u64 = 200;
 /// Write plus read below this, nanoseconds for 64 KiB, means a shared cache.
 const SHARED_CACHE_NS: u64 = 3_500;
 /// Longest interval between two trials, laps of the bounce pool.
@@ -43,12 +37,6 @@ const MAX_TRIAL_INTERVAL: u32 = 256;
 const TIMED_EVERY: u32 = 8;
 
 impl CopyCost {
-    /// Returns the cost of a copy of `bytes` that began then and ends now.
-    pub(crate) fn since(begun: Instant, bytes: usize) -> CopyCost {
-        let nanoseconds = (begun.elapsed().as_nanos() as u64).saturating_sub(STARTUP_NS);
-        CopyCost(((nanoseconds << 16) / bytes.max(1) as u64).min(u32::MAX.into()) as u32)
-    }
-
     /// Returns the word in which the reader reports a cost; never 0.
     pub(crate) fn encode(self, kind: StoreKind) -> u64 {
         u64::from(self.0) << 2 | (kind as u64) << 1 | 1
@@ -57,25 +45,6 @@ impl CopyCost {
     fn decode(word: u64) -> Option<(StoreKind, CopyCost)> {
         let kind = if word & 2 == 0 { StoreKind::Temporal } else { StoreKind::NonTemporal };
         (word & 1 != 0).then_some((kind, CopyCost((word >> 2) as u32)))
-    }
-}
-
-/// The last four costs. The least counts: an interrupt only makes a copy slower.
-#[derive(Clone, Copy, Debug, Default)]
-struct RecentCosts {
-    costs: [u32; 4],
-    count: usize,
-}
-
-impl RecentCosts {
-    fn push(&mut self, cost: CopyCost) {
-        self.costs[self.count % 4] = cost.0;
-        self.count += 1;
-    }
-
-    /// Returns the least cost, `None` until there are four.
-    fn least(&self) -> Option<u32> {
-        if self.count < 4 { None } else { self.costs.iter().copied().min() }
     }
 }
 

@@ -1,11 +1,14 @@
 //! The [`Transport`] trait on shared memory: each call goes to the file that does it.
 
+use std::time::Instant;
+
 use fabric::{
     Caps, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights,
     Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::connect::ShmTransport;
+use crate::copy_tuner::{self, Copies};
 
 impl Transport for ShmTransport {
     #[inline]
@@ -23,6 +26,10 @@ impl Transport for ShmTransport {
     ) -> Result<Post, PeerFailed> {
         match header.kind {
             Kind::Data => self.post_piece(peer, header, len, fill),
+            Kind::Rts => {
+                self.large_posts = self.large_posts.wrapping_add(1);
+                self.post_frame(peer, header, len, fill)
+            }
             _ => self.post_frame(peer, header, len, fill),
         }
     }
@@ -61,7 +68,8 @@ impl Transport for ShmTransport {
 }
 
 impl HybridGet for ShmTransport {
-    /// A push is copied by both sides, which is faster; it needs the sender to be in MPI.
+    /// A push is copied by both sides. It needs the sender to be in MPI, and is faster where the
+    /// tuner does not know better.
     fn get_or_push(
         &mut self,
         peer: Peer,
@@ -69,10 +77,38 @@ impl HybridGet for ShmTransport {
         into: UserBuf,
         token: u64,
     ) -> Result<GetOrPush, PeerFailed> {
-        match self.peers.local(peer) {
-            Some(local) if self.is_pushing_soon(peer, local) => Ok(GetOrPush::Push),
-            _ => self.one_sided(peer, region, 0, OneSided::Get(into), token).map(GetOrPush::Get),
+        let Some(local) = self.peers.local(peer) else {
+            return Ok(GetOrPush::Get(Transfer::Refused));
+        };
+        let class = copy_tuner::class_of(into.len() as u64).filter(|_| self.pipelines);
+        let tuner = self.inbound.ring_from_mut(local).and_then(|inbound| inbound.tuner.as_mut());
+        let copies = class.zip(tuner).map_or(Copies::Two, |(class, tuner)| {
+            tuner.request(class);
+            tuner.next(class)
+        });
+        if copies == Copies::Two && self.is_pushing_soon(peer, local) {
+            return Ok(GetOrPush::Push);
         }
+        let begun = Instant::now();
+        let transfer = self.one_sided(peer, region, 0, OneSided::Get(into), token)?;
+        if transfer == Transfer::Done
+            && let Some(class) = class
+            && let Some(inbound) = self.inbound.ring_from_mut(local)
+        {
+            let cost = copy_tuner::cost_of_one(begun.elapsed(), into.len());
+            inbound.record_copies(class, false, Copies::One, cost);
+        }
+        Ok(GetOrPush::Get(transfer))
+    }
+
+    fn prefers_get(&self, peer: Peer, bytes: u64) -> bool {
+        let Some(class) = copy_tuner::class_of(bytes).filter(|_| self.pipelines) else {
+            return false;
+        };
+        let Some(Some(outbound)) = self.outbound.get(peer.0 as usize) else { return false };
+        bytes >= outbound.caps.get_min
+            && outbound.producer.wanted_classes() >> class & 1 != 0
+            && self.peers.is_in_mpi(outbound.local)
     }
 
     fn get_remainder(

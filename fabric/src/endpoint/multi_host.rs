@@ -221,4 +221,11 @@ impl<Intra: HybridGet, Inter: HybridGet> HybridGet for MultiHost<Intra, Inter> {
             }
         }
     }
+
+    fn prefers_get(&self, peer: Peer, bytes: u64) -> bool {
+        match &self.intra {
+            Some(intra) if self.local_ranks.contains(peer.0) => intra.prefers_get(peer, bytes),
+            _ => self.inter.prefers_get(peer, bytes),
+        }
+    }
 }

@@ -205,6 +205,10 @@ impl HybridGet for SimTransport {
         let access = Access { owner: peer, key: region.keys[0], at, what: OneSided::Get(into) };
         self.world.borrow_mut().get_remainder(self.me, access)
     }
+
+    fn prefers_get(&self, _: Peer, bytes: u64) -> bool {
+        bytes >= self.caps.get_min && !self.world.borrow_mut().prefers_push()
+    }
 }
 
 #[cfg(test)]

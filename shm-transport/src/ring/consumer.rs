@@ -208,6 +208,11 @@ impl Consumer {
         self.memory.read_cost().store(word, Ordering::Relaxed);
     }
 
+    /// Tells the producer which classes of bodies the consumer wants to read by itself.
+    pub(crate) fn want_classes(&mut self, classes: u64) {
+        self.memory.wanted_classes().store(classes, Ordering::Relaxed);
+    }
+
     /// Returns whether enough was read to return its space.
     #[inline]
     pub fn is_release_due(&self) -> bool {

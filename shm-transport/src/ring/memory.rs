@@ -99,6 +99,12 @@ impl RingMemory {
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
+    /// Holds the classes of bodies that the consumer wants to read by itself; see `copy_tuner`.
+    #[inline]
+    pub(super) fn wanted_classes(&self) -> &AtomicU64 {
+        self.first_word(1)
+    }
+
     /// Holds the bytes written of pipelined bodies; see `crate::pipeline`.
     #[cfg(not(loom))]
     #[inline]

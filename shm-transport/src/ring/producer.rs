@@ -210,6 +210,11 @@ impl Producer {
         self.memory.read_cost().load(Ordering::Relaxed)
     }
 
+    /// Returns the classes of bodies that the consumer wants to read by itself.
+    pub(crate) fn wanted_classes(&self) -> u64 {
+        self.memory.wanted_classes().load(Ordering::Relaxed)
+    }
+
     /// Returns the granules of a lap.
     pub fn end(&self) -> u64 {
         self.end
