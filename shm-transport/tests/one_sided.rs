@@ -54,6 +54,45 @@ fn a_peer_outside_mpi_is_read_and_one_inside_pushes() {
 }
 
 #[test]
+fn a_receiver_tries_to_read_large_bodies_and_a_sender_lets_it_while_it_is_in_mpi() {
+    const LEN: usize = 70_000;
+    static IN_MPI: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
+    let transports = |settings| {
+        let file = Segment::file().unwrap();
+        [0, 1].map(|me| {
+            let segment = Segment::attach(file.as_fd(), 0, me, 2, 16 * RING, POOL).unwrap();
+            ShmTransport::new(segment, settings, [0, 1].map(peer).into(), IN_MPI.iter().collect())
+        })
+    };
+    let send = |owner: &mut ShmTransport, reader: &mut ShmTransport| {
+        assert_eq!(post(owner, peer(0), 0, LEN), Post::Sent);
+        while !reader.poll(&mut Inbox::default()) {}
+    };
+    let [mut reader, mut owner] = transports(SETTINGS);
+    let (secret, mut bytes) = (body(1, LEN), vec![0; LEN]);
+    // SAFETY: valid for writes as long as it is used.
+    let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), bytes.len()) };
+    let get =
+        |reader: &mut ShmTransport| reader.get_or_push(peer(1), &region(&secret), into, 0).unwrap();
+    assert_eq!(get(&mut reader), GetOrPush::Push, "nothing is known yet");
+    for _ in 0..16 {
+        assert!(!owner.prefers_get(peer(0), LEN as u64));
+        send(&mut owner, &mut reader);
+    }
+    assert!(owner.prefers_get(peer(0), LEN as u64), "a trial has begun");
+    assert!(!owner.prefers_get(peer(0), 30_000) && !owner.prefers_get(peer(0), 140_000));
+    IN_MPI[0].store(0, Ordering::Relaxed);
+    assert!(!owner.prefers_get(peer(0), LEN as u64), "the receiver would not answer soon");
+    IN_MPI[0].store(1, Ordering::Relaxed);
+    assert_eq!(get(&mut reader), GetOrPush::Get(Transfer::Done));
+    assert_eq!(bytes, secret);
+
+    let [mut reader, mut owner] = transports(Settings { rare_sleeps: false, ..SETTINGS });
+    (0..40).for_each(|_| send(&mut owner, &mut reader));
+    assert!(!owner.prefers_get(peer(0), LEN as u64), "ranks that share a processor do not measure");
+}
+
+#[test]
 fn user_memory_of_a_window_is_read_and_written_whether_its_owner_is_in_mpi_or_not() {
     static IN_MPI: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
     let file = Segment::file().unwrap();
