@@ -44,6 +44,8 @@ const CLASSES: usize = 6;
 /// Binary logarithm of the least bytes of the first class. Below, announcing costs what a copy
 /// saves.
 const FIRST_CLASS: u32 = 16;
+/// Least bytes of the first class.
+pub(crate) const LEAST_BYTES: u32 = 1 << FIRST_CLASS;
 /// Bodies between two trials.
 const INTERVAL: std::ops::RangeInclusive<u32> = 16..=4096;
 /// Bodies after which a trial ends in which the sender did not send the other way.

@@ -138,37 +138,60 @@ impl Inbound {
         sink: &mut impl Sink,
     ) -> Result<bool, PeerFailed> {
         let watermark = self.consumer.watermark_word();
-        let Inbound { peer, local, pool, consumer, .. } = self;
+        let Inbound { peer, local, pool, consumer, large_posts, .. } = self;
         let frame = consumer.frame(commit).map_err(|corrupted| failed(*peer, &corrupted))?;
         if follows_others && !sink.expects(*peer, &frame.header) {
             return Ok(false);
         }
         let descriptor = Descriptor::decode(frame.body).ok_or_else(|| out_of_bounds(*peer))?;
-        let bytes = descriptor.len as usize;
-        let timed = copy_tuner::class_of(bytes as u64).map(|class| {
-            let written = |base| Watermark::new(watermark, base).written().min(bytes);
-            let was_sending = self.large_posts != bodies.large_posts;
-            self.large_posts = bodies.large_posts;
-            let before = match was_sending {
-                true => descriptor.base.map_or(bytes, written),
-                false => 0,
-            };
-            (class, before, Instant::now())
+        let reading = (descriptor.len >= copy_tuner::LEAST_BYTES).then(|| {
+            let was_sending = std::mem::replace(large_posts, bodies.large_posts);
+            let was_sending = was_sending != bodies.large_posts;
+            Reading::begin(frame.header.kind, descriptor, was_sending.then_some(watermark))
         });
-        let is_piece = frame.header.kind == Kind::Data;
         let at = (&frame, descriptor);
         let (len, read_cost) = deliver((*peer, *local), at, watermark, pool, bodies, sink)?;
         consumer.has_read(len, read_cost);
-        if let Some((class, before, begun)) = timed {
-            let cost = copy_tuner::cost_of_two(begun.elapsed(), before, bytes);
-            self.record_copies(class, is_piece, Copies::Two, cost);
+        if let Some(reading) = reading {
+            reading.end(self);
         }
         Ok(true)
     }
 }
 
+/// The reading of a body that is long enough for the copy tuner.
+struct Reading {
+    is_piece: bool,
+    bytes: usize,
+    /// Bytes that were written while this rank had a large message of its own to send.
+    before: usize,
+    begun: Instant,
+}
+
+impl Reading {
+    /// `watermark`: that of the ring, if this rank has had a large message to send meanwhile.
+    #[inline(never)]
+    fn begin(kind: Kind, descriptor: Descriptor, watermark: Option<&AtomicU32>) -> Reading {
+        let bytes = descriptor.len as usize;
+        let before = watermark.map_or(0, |word| {
+            let written = |base| Watermark::new(word, base).written().min(bytes);
+            descriptor.base.map_or(bytes, written)
+        });
+        Reading { is_piece: kind == Kind::Data, bytes, before, begun: Instant::now() }
+    }
+
+    #[inline(never)]
+    fn end(&self, from: &mut Inbound) {
+        let cost = copy_tuner::cost_of_two(self.begun.elapsed(), self.before, self.bytes);
+        if let Some(class) = copy_tuner::class_of(self.bytes as u64) {
+            from.record_copies(class, self.is_piece, Copies::Two, cost);
+        }
+    }
+}
+
 /// Hands over a frame whose body is external. Returns the bytes of the sender's bounce pool that
 /// are free after it, and the read cost to report.
+#[inline(always)]
 fn deliver(
     (peer, local): (Peer, u32),
     (frame, descriptor): (&Frame<'_>, Descriptor),

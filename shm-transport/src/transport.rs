@@ -26,10 +26,6 @@ impl Transport for ShmTransport {
     ) -> Result<Post, PeerFailed> {
         match header.kind {
             Kind::Data => self.post_piece(peer, header, len, fill),
-            Kind::Rts => {
-                self.large_posts = self.large_posts.wrapping_add(1);
-                self.post_frame(peer, header, len, fill)
-            }
             _ => self.post_frame(peer, header, len, fill),
         }
     }
@@ -40,6 +36,8 @@ impl Transport for ShmTransport {
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
+        // The data of a message that is about to be announced.
+        self.large_posts = self.large_posts.wrapping_add((rights == Rights::Get).into());
         self.describe(peer, memory, rights)
     }
 
