@@ -117,7 +117,10 @@ fn single_copy(caps: &Caps, method: impl FnOnce() -> Result<&'static str, String
         Err(why) => return format!("rejected: {why}"),
     };
     let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
-    format!("chosen: {method}, for messages{from} while the sender is outside MPI")
+    format!(
+        "chosen: {method}, for messages{from} while the sender is outside MPI, and where one copy \
+         is measured to be faster than two"
+    )
 }
 
 fn by_tcp(tcp: &TcpTransport, caps: &Caps, has_verbs: bool) -> String {
