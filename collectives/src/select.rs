@@ -152,7 +152,11 @@ impl Selection {
     ) -> Algorithm {
         let (kind, bytes, segment) = (args.kind(), args.bytes(pos.size), segment.into());
         let is_short = |algorithm| match algorithm {
-            Algorithm::SegmentFlags => segment_flags::slot_bytes(args, pos.size) <= self.shm_max,
+            // Between two ranks a message takes fewer steps.
+            Algorithm::SegmentFlags => {
+                let max = if pos.size == 2 { self.shm_max / 2 } else { self.shm_max };
+                segment_flags::slot_bytes(args, pos.size) <= max
+            }
             Algorithm::SegmentCounter => {
                 segment_counter::slot_bytes(args, pos.size) <= self.oversubscribed_max
             }
