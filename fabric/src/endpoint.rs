@@ -13,8 +13,8 @@ mod traffic;
 use crate::header::Header;
 use crate::local_ranks::LocalRanks;
 use crate::transport::{
-    Caps, GetOrPush, HybridGet, Offload, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink,
-    Slot, Transfer, Transport, WaitOn,
+    Caps, GetOrPush, HybridGet, Offload, OneSided, Peer, PeerFailed, Placed, Post, Region, Rights,
+    Sink, Slot, Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -282,6 +282,62 @@ impl<Intra: HybridGet, Inter: HybridGet> HybridGet for Endpoint<Intra, Inter> {
             Transports::None => false,
             Transports::Intra(intra) => intra.prefers_get(peer, bytes),
             Transports::MultiHost(multi_host) => multi_host.prefers_get(peer, bytes),
+        }
+    }
+
+    fn get_now(&mut self, peer: Peer, region: &Region, at: u64, into: UserBuf) -> Transfer {
+        match &mut self.transports {
+            Transports::None => Transfer::Refused,
+            Transports::Intra(intra) => intra.get_now(peer, region, at, into),
+            Transports::MultiHost(multi_host) => multi_host.get_now(peer, region, at, into),
+        }
+    }
+
+    fn offer(&mut self, peer: Peer, memory: UserBuf) -> Option<Region> {
+        match &mut self.transports {
+            Transports::None => None,
+            Transports::Intra(intra) => intra.offer(peer, memory),
+            Transports::MultiHost(multi_host) => multi_host.offer(peer, memory),
+        }
+    }
+
+    fn withdraw(&mut self, peer: Peer) -> bool {
+        match &mut self.transports {
+            Transports::None => true,
+            Transports::Intra(intra) => intra.withdraw(peer),
+            Transports::MultiHost(multi_host) => multi_host.withdraw(peer),
+        }
+    }
+
+    fn end_offer(&mut self, peer: Peer) {
+        match &mut self.transports {
+            Transports::None => {}
+            Transports::Intra(intra) => intra.end_offer(peer),
+            Transports::MultiHost(multi_host) => multi_host.end_offer(peer),
+        }
+    }
+
+    fn end_message(&mut self, peer: Peer, region: &Region) {
+        match &mut self.transports {
+            Transports::None => {}
+            Transports::Intra(intra) => intra.end_message(peer, region),
+            Transports::MultiHost(multi_host) => multi_host.end_message(peer, region),
+        }
+    }
+
+    fn place(&mut self, peer: Peer, offer: &Region, from: UserBuf) -> Placed {
+        match &mut self.transports {
+            Transports::None => Placed::Refused,
+            Transports::Intra(intra) => intra.place(peer, offer, from),
+            Transports::MultiHost(multi_host) => multi_host.place(peer, offer, from),
+        }
+    }
+
+    fn get_unexpected(&mut self, peer: Peer, region: &Region, bytes: usize) -> Option<Box<[u8]>> {
+        match &mut self.transports {
+            Transports::None => None,
+            Transports::Intra(intra) => intra.get_unexpected(peer, region, bytes),
+            Transports::MultiHost(multi_host) => multi_host.get_unexpected(peer, region, bytes),
         }
     }
 }

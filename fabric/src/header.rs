@@ -199,6 +199,11 @@ impl Header {
     pub const SIZE: usize = 32;
     /// Flag: a ready send, which must find its receive posted.
     pub const READY: u8 = 1;
+    /// Flag of a [`Kind::Rts`]: its sender has spent credit, as for an eager message. The receiver
+    /// may keep the data until there is a receive. Flag of a [`Kind::Done`]: it does.
+    pub const CREDITED: u8 = 2;
+    /// Flag of a [`Kind::Cts`] and of a [`Kind::Data`]: both processes copy a half of the message.
+    pub const COOPERATIVE: u8 = 4;
     /// Flag of a [`Kind::Notice`]: the sender has passed the collective, or it has failed there.
     pub const ANSWER: u8 = 2;
     /// Flag of a [`Kind::Notice`]: the sender waits in the collective segment, not for a message.

@@ -34,6 +34,6 @@ pub use store::{InProcessStore, Store};
 pub use timer::Timer;
 pub use transport::{
     Atomic, Caps, Chunks, GetOrPush, GiveUp, HybridGet, Offload, OneSided, OwnAtomics, Peer,
-    PeerFailed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    PeerFailed, Placed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 pub use user_buf::UserBuf;

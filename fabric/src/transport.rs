@@ -392,10 +392,14 @@ pub trait Transport {
 /// sides copy is faster than a get. Such a push stops while the sender is outside the library.
 ///
 /// The receiver requests pushed pieces ([`crate::Kind::Data`]) and gets the missing bytes when the
-/// sender stops. The defaults are those of a device without such a choice: `impl HybridGet for
-/// Device {}`.
+/// sender stops. Or each of the two copies a half straight from buffer to buffer: the receiver
+/// offers memory for the second half, gets the first, and takes the offer back if the sender has
+/// not taken it by then.
+///
+/// The defaults are those of a device without such a choice: `impl HybridGet for Device {}`.
 pub trait HybridGet: Transport {
-    /// Gets all of a message that the peer has announced, or advises to request it from the peer.
+    /// Gets all of a message that the peer has announced, or advises what to do instead.
+    /// [`HybridGet::end_message`] follows when the message is here.
     fn get_or_push(
         &mut self,
         peer: Peer,
@@ -419,10 +423,50 @@ pub trait HybridGet: Transport {
         Ok(Transfer::Refused)
     }
 
-    /// Returns whether the peer would rather get so many bytes than have them in an eager frame:
-    /// that is faster, and it is in the library.
+    /// Returns whether the peer would rather get so many bytes, at least [`Caps::get_min`], than
+    /// have them in an eager frame: that is faster, and it is in the library, and therefore soon
+    /// calls [`HybridGet::get_or_push`] or [`HybridGet::get_unexpected`].
     fn prefers_get(&self, _peer: Peer, _bytes: u64) -> bool {
         false
+    }
+
+    /// Gets bytes of a message from `at` on, at once. Never returns `Started`.
+    fn get_now(&mut self, _peer: Peer, _region: &Region, _at: u64, _into: UserBuf) -> Transfer {
+        Transfer::Refused
+    }
+
+    /// Offers memory to the peer, which may take the offer once and write there
+    /// ([`HybridGet::place`]). `None`: the device cannot, or the offer before is not over.
+    fn offer(&mut self, _peer: Peer, _memory: UserBuf) -> Option<Region> {
+        None
+    }
+
+    /// Takes the offer to the peer back. False: the peer has taken it, and will report.
+    fn withdraw(&mut self, _peer: Peer) -> bool {
+        true
+    }
+
+    /// The offer to the peer is over: it was taken back, or the peer has reported.
+    fn end_offer(&mut self, _peer: Peer) {}
+
+    /// A message that [`HybridGet::get_or_push`] was called for is here, or comes by frames because
+    /// an access was refused. Not called for gets that have started.
+    fn end_message(&mut self, _peer: Peer, _region: &Region) {}
+
+    /// Takes an offer of the peer, and writes there.
+    fn place(&mut self, _peer: Peer, _offer: &Region, _from: UserBuf) -> Placed {
+        Placed::Refused
+    }
+
+    /// Gets all `bytes` of a message that the peer has announced and that has no receive yet.
+    /// `None`: that is not possible at once.
+    fn get_unexpected(
+        &mut self,
+        _peer: Peer,
+        _region: &Region,
+        _bytes: usize,
+    ) -> Option<Box<[u8]>> {
+        None
     }
 }
 
@@ -441,6 +485,21 @@ pub enum GetOrPush {
     Get(Transfer),
     /// The peer is in the library: pieces that it pushes arrive sooner than a get.
     Push,
+    /// The peer is in the library: it should write one half ([`HybridGet::offer`]) while this
+    /// process gets the other ([`HybridGet::get_now`]).
+    Cooperate,
+}
+
+/// The result of [`HybridGet::place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Placed {
+    /// The bytes are there.
+    Done,
+    /// The peer has taken the offer back.
+    Withdrawn,
+    /// The offer is taken, and nothing was written.
+    Refused,
 }
 
 impl Region {

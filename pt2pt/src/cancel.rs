@@ -11,7 +11,6 @@ use crate::engine::Engine;
 use crate::key::Key;
 use crate::message::{Head, Mode, PartOf};
 use crate::requests::State;
-use crate::unexpected::Content;
 
 impl Engine {
     /// Requests that an operation be cancelled. It completes either way, soon;
@@ -89,15 +88,17 @@ impl Engine {
 
     /// Drops an unexpected message; returns false if it is not there.
     fn forget(&mut self, from: Peer, sequence: u64) -> bool {
-        let found =
-            self.unexpected.newest(|message| message.from == from && message.sequence == sequence);
+        let found = self.unexpected_from(from, sequence);
         let Some((_, arrived)) = found.and_then(|entry| self.unexpected.remove(entry)) else {
             return false;
         };
-        if let Content::Eager(_) | Content::EagerSync(..) = arrived.content {
-            self.owe(from, arrived.bytes);
-        }
+        self.owe_if(arrived.is_credited, from, arrived.bytes);
         true
+    }
+
+    /// The unexpected message with that number from a peer.
+    pub(crate) fn unexpected_from(&self, from: Peer, sequence: u64) -> Option<u32> {
+        self.unexpected.newest(|message| message.from == from && message.sequence == sequence)
     }
 
     /// A `Cancel` frame.

@@ -23,6 +23,14 @@ impl Engine {
         self.owe_for(from, bytes, 0);
     }
 
+    /// Owes the credit of a message that its sender may have spent credit for.
+    #[inline]
+    pub(crate) fn owe_if(&mut self, is_credited: bool, from: Peer, bytes: u64) {
+        if is_credited {
+            self.owe(from, bytes);
+        }
+    }
+
     /// Counts an eager message that was stored in its receive, and owes its credit.
     #[inline]
     pub(crate) fn count_stored(&mut self, from: Peer, bytes: u64) {
@@ -35,7 +43,7 @@ impl Engine {
         let half = self.peers.budget() / 2;
         let peer = self.peers.of(from);
         peer.arrived += arrivals;
-        peer.owed += cost(bytes);
+        peer.owed = peer.owed.saturating_add(cost(bytes));
         if peer.owed >= half {
             self.return_credit(from);
         }

@@ -1,6 +1,6 @@
 //! An envelope arrives with its data, or has to be kept for a receive to come.
 
-use fabric::{Body, Header, Peer};
+use fabric::{Body, Header, Kind, Peer};
 
 use crate::engine::Engine;
 use crate::fault::LateReady;
@@ -83,9 +83,10 @@ impl Engine {
             self.note_late_ready(&head);
         }
         if head.key.is_exact() {
-            let arrived =
-                Arrived { from, part_of: head.part_of, bytes: head.bytes, sequence, content };
-            self.unexpected.push(head.key, arrived);
+            let Head { key, bytes, part_of } = head;
+            let is_credited = header.kind != Kind::Rts || header.flags & Header::CREDITED != 0;
+            self.unexpected
+                .push(key, Arrived { from, part_of, bytes, sequence, is_credited, content });
         }
     }
 

@@ -10,7 +10,7 @@ use fabric::{Peer, PeerFailed, Protocol, Region, RequestId};
 use crate::fault::LateReady;
 use crate::matching::{Posted, Unexpected};
 use crate::message::{Completion, MessageWait, Notice, Unfinished};
-use crate::peers::Peers;
+use crate::peers::{Peers, Placement};
 use crate::requests::{Request, Requests, State};
 use crate::spare_regions::SpareRegions;
 use crate::unexpected::Arrived;
@@ -42,6 +42,12 @@ pub struct Engine {
     pub(crate) ready_peers: VecDeque<usize>,
     /// Requests with a one-sided transfer to start.
     pub(crate) transfers: VecDeque<RequestId>,
+    /// Announced messages without a receive whose data may be fetched: sender and number.
+    pub(crate) unexpected_gets: Vec<(Peer, u64)>,
+    /// Halves of messages to write.
+    pub(crate) placements: Vec<Placement>,
+    /// Messages that were pushed to the end: sender and its memory.
+    pub(crate) ended_hybrids: Vec<(Peer, Region)>,
     /// Registrations to end.
     pub(crate) releases: Vec<(Peer, Region)>,
     /// Boxes that requests no longer use, for the next ones.
@@ -74,6 +80,9 @@ impl Engine {
             peers: Peers::new(settings.unexpected_bytes_per_peer),
             ready_peers: VecDeque::new(),
             transfers: VecDeque::new(),
+            unexpected_gets: Vec::new(),
+            placements: Vec::new(),
+            ended_hybrids: Vec::new(),
             releases: Vec::new(),
             spare_regions: SpareRegions::default(),
             poll_wanted: false,

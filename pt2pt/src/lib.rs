@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod cooperation;
 mod credit;
 mod eager;
 mod engine;

@@ -158,6 +158,10 @@ impl<T> Slab<T> {
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
         self.places.get(at as usize)?.as_ref()
     }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.places.get_mut(at as usize)?.as_mut()
+    }
 }
 
 #[cfg(test)]

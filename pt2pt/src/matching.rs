@@ -352,6 +352,11 @@ impl<M> Unexpected<M> {
         self.parked.get(entry).map(|parked| (&parked.key, &parked.message))
     }
 
+    /// As [`Unexpected::get`], to change it.
+    pub(crate) fn get_mut(&mut self, entry: u32) -> Option<&mut M> {
+        self.parked.get_mut(entry).map(|parked| &mut parked.message)
+    }
+
     /// Takes a found message out.
     #[inline(always)] // otherwise it is copied
     pub(crate) fn remove(&mut self, entry: u32) -> Option<(Key, M)> {

@@ -150,11 +150,6 @@ pub(crate) struct PartOf {
 }
 
 impl PartOf {
-    /// Returns whether it belongs to a collective.
-    pub(crate) fn is_collective(self) -> bool {
-        self.collective != 0
-    }
-
     /// The signature that the sender of a point-to-point message gave.
     pub(crate) fn signature(self) -> SignatureWord {
         SignatureWord::from_wire(self.root)

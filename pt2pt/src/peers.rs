@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use fabric::{Header, Peer, PeerFailed, RequestId};
+use fabric::{Header, Peer, PeerFailed, Region, RequestId};
 
 /// A frame that waits for space.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,16 @@ pub(crate) enum Frame {
     ClearToSend(RequestId),
     /// A control frame: a header alone.
     Control(Header),
+}
+
+/// A half of a message that its sender is to write.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    pub(crate) send: RequestId,
+    pub(crate) target: u64,
+    /// Bytes of the whole message that are wanted.
+    pub(crate) wanted: u64,
+    pub(crate) offer: Region,
 }
 
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use crate::credit::cost;
 use crate::engine::Engine;
 use crate::fault::CollectiveCall;
 use crate::message::{MessageId, Pattern, Seen};
-use crate::unexpected::Content;
 
 impl Engine {
     /// The message that a receive with this pattern would get now.
@@ -34,9 +33,7 @@ impl Engine {
     pub fn unexpected_bytes(&self) -> u64 {
         let mut sum = 0;
         self.unexpected.newest(|message| {
-            if let Content::Eager(_) | Content::EagerSync(..) = message.content {
-                sum += cost(message.bytes);
-            }
+            sum += if message.is_credited { cost(message.bytes) } else { 0 };
             false
         });
         sum

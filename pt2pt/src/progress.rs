@@ -143,7 +143,7 @@ impl Protocol for Engine {
     fn is_drained(&self) -> bool {
         let owes_data = self.requests.active().any(|(_, request)| match request.state {
             State::Pulling { .. } | State::Filling { .. } | State::Hybrid { .. } => true,
-            State::Pushing { .. } | State::Writing { .. } => true,
+            State::Pushing { .. } | State::Writing { .. } | State::Cooperating { .. } => true,
             _ => request.is_send() && request.detached,
         });
         // A queued credit or notice does not hold the end up: the peer does not need it, and may

@@ -125,18 +125,15 @@ impl Engine {
     /// Gives an unexpected message to its receive.
     fn hand_over(&mut self, id: RequestId, head: &Head, arrived: Arrived) {
         match arrived.content {
-            Content::Eager(data) => {
-                self.store(id, arrived.from, head, data.bytes());
-                self.owe(arrived.from, head.bytes);
-            }
+            Content::Eager(data) => self.store(id, arrived.from, head, data.bytes()),
             Content::EagerSync(send, data) => {
                 self.store(id, arrived.from, head, data.bytes());
-                self.owe(arrived.from, head.bytes);
                 self.send_done(arrived.from, send);
             }
             Content::Rts(rts) => self.fetch(id, arrived.from, head, rts),
             Content::SelfSend(send) => self.copy_from_self(id, head, send),
         }
+        self.owe_if(arrived.is_credited, arrived.from, head.bytes);
     }
 
     /// Stores all of a message's data, which is here or arriving, and completes the receive.

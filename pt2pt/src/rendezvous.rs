@@ -1,9 +1,9 @@
 //! Rendezvous: the data is kept by the sender until the message is matched.
 //!
 //! The receiver pulls by a get, or lets the sender write by a put or push `Data` frames. In the
-//! hybrid form the sender pushes, and the receiver gets the remainder when the sender stops. All
-//! are drawn in `docs/protocol.md`. A Cts carries the number of bytes wanted in `source` (high
-//! half) and `root` (low half).
+//! hybrid form the sender pushes, and the receiver gets the remainder when the sender stops; in the
+//! cooperative one (`cooperation`) each copies a half. All are drawn in `docs/protocol.md`. A Cts
+//! carries the number of bytes wanted in `source` (high half) and `root` (low half).
 
 use fabric::transport::Rts;
 use fabric::{
@@ -16,12 +16,27 @@ use crate::fault::Fault;
 use crate::message::Head;
 use crate::peers::Frame;
 use crate::requests::State;
-use crate::unexpected::Content;
+use crate::unexpected::{Content, Data};
 
 /// Most Data frames for one peer before the next peer is served.
 const MAX_PUSHED_PIECES: usize = 8;
 /// Cache line, bytes: pieces end at a multiple of it.
 const LINE: u64 = 64;
+/// The high and low half of a number of bytes, as `source` and `root` of a header have them.
+pub(crate) fn to_halves(bytes: u64) -> (u32, u32) {
+    ((bytes >> 32) as u32, bytes as u32)
+}
+
+/// The reverse of [`to_halves`].
+pub(crate) fn bytes_in(header: &Header) -> u64 {
+    u64::from(header.source) << 32 | u64::from(header.root)
+}
+
+/// The header of a Cts of the receive `id`.
+pub(crate) fn clear_to_send(wanted: u64, send: u64, id: RequestId) -> Header {
+    let (source, root) = to_halves(wanted);
+    Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) }
+}
 
 impl Engine {
     /// Handles an `Rts` frame: matches it, or keeps it.
@@ -29,9 +44,42 @@ impl Engine {
         let sequence = self.count_arrival(from);
         let Some(rts) = Rts::decode(body) else { return };
         let head = Head::of(header, header.length);
+        let is_credited = header.flags & Header::CREDITED != 0;
         match self.posted.take(&head.key) {
-            Some(slot) => self.fetch(self.requests.id(slot), from, &head, rts),
-            None => self.park(from, sequence, header, head.bytes, Content::Rts(rts)),
+            Some(slot) => {
+                self.fetch(self.requests.id(slot), from, &head, rts);
+                self.owe_if(is_credited, from, head.bytes);
+            }
+            None => {
+                self.park(from, sequence, header, head.bytes, Content::Rts(rts));
+                if is_credited {
+                    self.unexpected_gets.push((from, sequence));
+                    self.has_pending = true;
+                }
+            }
+        }
+    }
+
+    /// Gets the data of announced messages that no receive waits for, as far as their senders have
+    /// spent credit for that: they wait for us alone, not for a receive.
+    fn get_unexpected<T: HybridGet>(&mut self, endpoint: &mut T) {
+        while let Some((from, sequence)) = self.unexpected_gets.pop() {
+            let found = self.unexpected_from(from, sequence);
+            let Some(arrived) = found.and_then(|entry| self.unexpected.get_mut(entry)) else {
+                continue;
+            };
+            let Content::Rts(Rts { send, region: Some(region) }) = arrived.content else {
+                continue;
+            };
+            if arrived.bytes > endpoint.caps(from).eager as u64 {
+                continue;
+            }
+            let Some(data) = endpoint.get_unexpected(from, &region, arrived.bytes as usize) else {
+                continue;
+            };
+            arrived.content = Content::Eager(Data::Long(data));
+            let flags = Header::CREDITED;
+            self.reply(from, Header { flags, context: send, ..Header::new(Kind::Done) });
         }
     }
 
@@ -79,9 +127,12 @@ impl Engine {
             return;
         };
         let State::Announced { .. } = request.state else { return };
-        let wanted = u64::from(header.source) << 32 | u64::from(header.root);
-        let (target, end) = (header.length, wanted.min(request.bytes));
+        let (target, wanted) = (header.length, bytes_in(header));
+        let end = wanted.min(request.bytes);
         self.poll_wanted = true;
+        if header.flags & Header::COOPERATIVE != 0 {
+            return self.half_requested(id, (target, end), body);
+        }
         match Region::decode(body).filter(|_| end > 0 && request.buffer.memory().is_some()) {
             Some(theirs) => {
                 request.state = State::Writing { target, end, started: false };
@@ -113,6 +164,9 @@ impl Engine {
         header: &Header,
         data: &(impl Body + ?Sized),
     ) {
+        if header.flags & Header::COOPERATIVE != 0 {
+            return self.placed_arrived(from, header);
+        }
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
         else {
@@ -132,6 +186,8 @@ impl Engine {
         *got += data.len() as u64;
         if *got >= request.bytes {
             if let State::Hybrid { .. } = request.state {
+                self.ended_hybrids.extend(request.region.as_deref().map(|region| (from, *region)));
+                self.has_pending = true;
                 self.spare_regions.give(request.region.take());
             }
             self.conclude(id);
@@ -154,6 +210,11 @@ impl Engine {
         else {
             return;
         };
+        if let State::Announced { recalled } = request.state
+            && header.flags & Header::CREDITED != 0
+        {
+            return self.data_kept(id, recalled);
+        }
         let expects_done = match request.state {
             State::Announced { .. } | State::Pushing { .. } => true,
             State::Filling { .. } => request.region.is_some(),
@@ -164,12 +225,25 @@ impl Engine {
         }
     }
 
+    /// The receiver has kept the data of an announced message: it is like an eager one that has
+    /// left. `recalled`: the answer to its cancellation decides.
+    fn data_kept(&mut self, id: RequestId, recalled: bool) {
+        if !recalled {
+            return self.sent_early(id);
+        }
+        let request = self.requests.held(id);
+        request.state = State::Recalling;
+        let (peer, region) = (request.peer, request.region.take());
+        self.release(peer, region);
+    }
+
     /// Completes the request of a one-sided transfer that has ended.
     pub(crate) fn transfer_ended(&mut self, id: RequestId) {
         let Some(request) = self.requests.find_mut(id) else { return };
-        use State::{Hybrid, Pulling, Writing};
+        use State::{Cooperating, Hybrid, Pulling, Writing};
         let (Pulling { send: theirs, .. }
         | Hybrid { send: theirs, .. }
+        | Cooperating { send: theirs, .. }
         | Writing { target: theirs, .. }) = request.state
         else {
             return;
@@ -183,7 +257,9 @@ impl Engine {
     /// Falls back to frames: the transport refused the transfer.
     fn transfer_refused(&mut self, id: RequestId) {
         match self.requests.held(id).state {
-            State::Pulling { send, .. } => self.clear_to_send(id, send),
+            State::Pulling { send, .. } | State::Cooperating { send, .. } => {
+                self.clear_to_send(id, send)
+            }
             State::Hybrid { send, got } => {
                 let request = self.requests.held(id);
                 (request.state, request.region) = (State::Filling { send, got }, None);
@@ -222,7 +298,12 @@ impl Engine {
 impl Engine {
     /// Starts queued one-sided transfers until there is no space for one. True if any was started.
     pub(crate) fn transfer<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {
-        let mut moved = false;
+        let mut moved = !(self.unexpected_gets.is_empty() && self.placements.is_empty());
+        self.get_unexpected(endpoint);
+        self.place_all(endpoint);
+        while let Some((peer, region)) = self.ended_hybrids.pop() {
+            endpoint.end_message(peer, &region);
+        }
         for _ in 0..self.transfers.len() {
             let Some(id) = self.transfers.pop_front() else { break };
             match self.transfer_one(endpoint, id) {
@@ -248,7 +329,7 @@ impl Engine {
         let caps = endpoint.caps(request.peer);
         let Some(memory) = request.buffer.memory() else { return Ok(true) };
         let (peer, bytes) = (request.peer, request.bytes);
-        let Some(region) = request.region.as_deref() else {
+        let Some(&region) = request.region.as_deref() else {
             self.transfer_refused(id);
             return Ok(true);
         };
@@ -256,32 +337,37 @@ impl Engine {
         let transfer = match request.state {
             State::Pulling { .. } if caps.get_min != u64::MAX => {
                 let into = memory.slice(0, bytes as usize);
-                match endpoint.get_or_push(peer, region, into, token)? {
+                match endpoint.get_or_push(peer, &region, into, token)? {
                     GetOrPush::Get(transfer) => transfer,
                     GetOrPush::Push => {
                         self.start_hybrid(id);
                         return Ok(true);
                     }
+                    GetOrPush::Cooperate => self.cooperate(endpoint, id)?,
                 }
             }
             State::Hybrid { got, .. } if caps.get_min != u64::MAX => {
                 let left = memory.slice(got as usize, (bytes - got) as usize);
-                endpoint.get_remainder(peer, region, got, left)?
+                endpoint.get_remainder(peer, &region, got, left)?
             }
+            State::Cooperating { .. } => self.end_cooperation(endpoint, id),
             State::Writing { end, .. } if caps.put_min != u64::MAX => {
                 let from = OneSided::Put(memory.slice(0, end as usize));
-                endpoint.one_sided(peer, region, 0, from, token)?
+                endpoint.one_sided(peer, &region, 0, from, token)?
             }
             State::Pulling { .. } | State::Hybrid { .. } | State::Writing { .. } => {
                 Transfer::Refused
             }
             _ => return Ok(true),
         };
+        if matches!(transfer, Transfer::Done | Transfer::Refused) {
+            endpoint.end_message(peer, &region);
+        }
         match transfer {
             Transfer::Done => self.transfer_ended(id),
             Transfer::Started => {
                 if let State::Pulling { started, .. } | State::Writing { started, .. } =
-                    &mut request.state
+                    &mut self.requests.held(id).state
                 {
                     *started = true;
                 }
@@ -315,9 +401,7 @@ impl Engine {
             let memory = memory.slice(0, wanted as usize);
             *offered = endpoint.register(from, memory, Rights::Put).map(Box::new);
         }
-        let (source, root) = ((wanted >> 32) as u32, wanted as u32);
-        let header =
-            Header { source, root, context: send, length: id.to_bits(), ..Header::new(Kind::Cts) };
+        let header = clear_to_send(wanted, send, id);
         let len = if offered.is_some() { Region::SIZE } else { 0 };
         endpoint.post(from, &header, len, |slot| {
             if let Some(region) = offered {

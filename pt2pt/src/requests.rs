@@ -39,6 +39,9 @@ pub(crate) enum State {
     /// The same state of a receive whose peer pushes, and which gets the missing bytes from the
     /// peer's memory when the push stops.
     Hybrid { send: u64, got: u64 },
+    /// The same state of a receive that has got the first `got` bytes, and has offered the peer to
+    /// write the others. `awaits`: the peer has taken the offer, and reports when they are here.
+    Cooperating { send: u64, got: u64, awaits: bool },
     /// It is over. `recallable`: a send that completed before it was matched.
     Done { cancelled: bool, recallable: bool },
 }
@@ -61,7 +64,8 @@ pub(crate) struct Request {
     pub(crate) sequence: u64,
     pub(crate) buffer: Buffer,
     /// Ours, registered for the peer, of a send that is Queued, Announced or Pushing and of a
-    /// receive that is Filling. The peer's while Writing, Pulling or Hybrid; otherwise none.
+    /// receive that is Filling. The peer's while Writing, Pulling, Hybrid or Cooperating;
+    /// otherwise none.
     pub(crate) region: Option<Box<Region>>,
     pub(crate) fault: Option<Box<Fault>>,
 }

@@ -52,9 +52,10 @@ impl Engine {
         let me = self.peers.of(self.me);
         let sequence = me.sent;
         me.sent += 1;
-        let arrived =
-            Arrived { from: self.me, part_of: head.part_of, bytes: head.bytes, sequence, content };
-        self.unexpected.push(head.key, arrived);
+        let (from, part_of, bytes) = (self.me, head.part_of, head.bytes);
+        let is_credited = matches!(content, Content::Eager(_));
+        self.unexpected
+            .push(head.key, Arrived { from, part_of, bytes, sequence, is_credited, content });
     }
 
     /// A receive takes what our own send `send` offers.

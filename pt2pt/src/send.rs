@@ -30,12 +30,11 @@ impl Engine {
             let is_sent = self.self_send_now(mode, &envelope.head(bytes), buffer);
             return Ok(is_sent.then_some(sequence));
         }
-        if mode == Mode::Synchronous || bytes > endpoint.caps(to).eager as u64 {
+        let caps = endpoint.caps(to);
+        if mode == Mode::Synchronous || bytes > caps.eager as u64 {
             return Ok(None);
         }
-        // Only senders in collectives may wait for the receiver: the program's do not, up to this
-        // size.
-        if envelope.collective.is_some() && endpoint.prefers_get(to, bytes) {
+        if bytes >= caps.get_min && endpoint.prefers_get(to, bytes) {
             return Ok(None);
         }
         let peer = self.peers.of(to);
@@ -126,22 +125,25 @@ impl Engine {
     ) -> Result<Post, PeerFailed> {
         let request = self.requests.held(id);
         let to = request.peer;
-        let eager = endpoint.caps(to).eager as u64;
+        let caps = endpoint.caps(to);
         let peer = self.peers.at(slot);
         let (bytes, sequence) = (request.bytes, peer.sent);
-        let is_rather_got = request.part_of.is_collective()
+        let fits = bytes <= caps.eager as u64 && peer.credit >= cost(bytes);
+        let is_got = fits
+            && bytes >= caps.get_min
             && request.buffer.memory().is_some()
             && endpoint.prefers_get(to, bytes);
-        let fits = bytes <= eager && peer.credit >= cost(bytes) && !is_rather_got;
-        let posted = match (fits, request.mode) {
-            (true, Mode::Synchronous) => self.post_eager_sync(endpoint, id)?,
-            (true, _) => self.post_eager(endpoint, id)?,
-            (false, _) => self.post_rts(endpoint, id)?,
+        let is_synchronous = request.mode == Mode::Synchronous;
+        let is_credited = fits && !(is_got && is_synchronous);
+        let posted = match (fits && !is_got, is_synchronous) {
+            (true, true) => self.post_eager_sync(endpoint, id)?,
+            (true, false) => self.post_eager(endpoint, id)?,
+            (false, _) => self.post_rts(endpoint, id, is_credited)?,
         };
         if posted == Post::Sent {
             let peer = self.peers.at(slot);
             peer.sent += 1;
-            peer.credit -= if fits { cost(bytes) } else { 0 };
+            peer.credit -= if is_credited { cost(bytes) } else { 0 };
             if let Some(request) = self.requests.find_mut(id) {
                 request.sequence = sequence;
             }
@@ -187,10 +189,12 @@ impl Engine {
         &mut self,
         endpoint: &mut T,
         id: RequestId,
+        is_credited: bool,
     ) -> Result<Post, PeerFailed> {
         self.expose(endpoint, id);
         let request = self.requests.held(id);
-        let header = request.head().header(Kind::Rts, request.mode);
+        let mut header = request.head().header(Kind::Rts, request.mode);
+        header.flags |= if is_credited { Header::CREDITED } else { 0 };
         let rts = Rts { send: id.to_bits(), region: request.region.as_deref().copied() };
         let posted = endpoint
             .post(request.peer, &header, Rts::SIZE, |slot| slot.copy_from_slice(&rts.encode()))?;

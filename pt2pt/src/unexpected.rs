@@ -14,6 +14,8 @@ pub(crate) struct Arrived {
     pub(crate) bytes: u64,
     /// Its number among the envelopes of its sender to us.
     pub(crate) sequence: u64,
+    /// Its sender has spent credit for it.
+    pub(crate) is_credited: bool,
     pub(crate) content: Content,
 }
 

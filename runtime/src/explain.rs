@@ -118,8 +118,8 @@ fn single_copy(caps: &Caps, method: impl FnOnce() -> Result<&'static str, String
     };
     let from = if from > eager { format!(" from {} on", show_bytes(from)) } else { String::new() };
     format!(
-        "chosen: {method}, for messages{from} while the sender is outside MPI, and where one copy \
-         is measured to be faster than two"
+        "chosen: {method}, for messages{from} while the sender is outside MPI, and where one copy, \
+         or a half by each rank, is measured to be faster than two"
     )
 }
 

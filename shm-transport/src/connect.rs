@@ -62,6 +62,8 @@ pub struct ShmTransport {
     pub(crate) expects_reply: bool,
     /// Bodies outside of rings and announcements that this rank has posted; wraps.
     pub(crate) large_posts: u32,
+    /// Messages that this rank has announced and that are not over.
+    pub(crate) announced: u32,
     /// Bodies are read while they are written: the ranks have processors of their own.
     pub(crate) pipelines: bool,
     caps: Caps,
@@ -107,6 +109,7 @@ impl ShmTransport {
             has_membarrier,
             expects_reply: false,
             large_posts: 0,
+            announced: 0,
             pipelines: settings.rare_sleeps,
             caps,
             peers,

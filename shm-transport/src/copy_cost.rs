@@ -26,20 +26,22 @@ impl CopyCost {
 /// The last four costs. The least counts: an interrupt only makes a copy slower.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecentCosts {
-    costs: [u32; 4],
+    costs: [u32; RecentCosts::COUNT],
     count: usize,
 }
 
 impl RecentCosts {
-    pub(crate) const NONE: RecentCosts = RecentCosts { costs: [0; 4], count: 0 };
+    /// How many are kept.
+    pub(crate) const COUNT: usize = 4;
+    pub(crate) const NONE: RecentCosts = RecentCosts { costs: [0; RecentCosts::COUNT], count: 0 };
 
     pub(crate) fn push(&mut self, cost: CopyCost) {
-        self.costs[self.count % 4] = cost.0;
+        self.costs[self.count % RecentCosts::COUNT] = cost.0;
         self.count += 1;
     }
 
     /// Returns the least cost, `None` until there are four.
     pub(crate) fn least(&self) -> Option<u32> {
-        if self.count < 4 { None } else { self.costs.iter().copied().min() }
+        if self.count < RecentCosts::COUNT { None } else { self.costs.iter().copied().min() }
     }
 }

@@ -1,58 +1,64 @@
-//! Chooses how often a large body is copied: twice, through the segment, or once, straight out of
-//! the sender's memory (`single_copy`).
+//! Chooses how a large body is copied: twice, through the segment; once, straight out of the
+//! sender's memory (`single_copy`); or once by both ranks, each a half.
 //!
 //! Two ranks that both copy win where they share a cache. A single copy wins where lines cross
-//! slowly. In a virtual machine that changes while a job runs; therefore the receiver measures it,
-//! for each sender and class of sizes.
+//! slowly, and halves win where the sender has nothing else to do. In a virtual machine that
+//! changes while a job runs; therefore the receiver measures it, for each sender and class of
+//! sizes.
 //!
 //! ```text
-//!              `interval` bodies                  four bodies copied the other way
-//!   the faster -----------------> trial of the ------------------------------------> the faster
-//!                                 other          or `MAX_TRIAL` bodies, if the sender does not
-//!                                                send that way
+//!               `interval` bodies                 four bodies copied that way
+//!   the fastest -----------------> trial of the -----------------------------> the faster one
+//!                                    next way     or `MAX_TRIAL` bodies, if the sender does
+//!                                                 not send that way
 //! ```
 //!
 //! Trials get rarer while they fail. The receiver alone decides about messages that are announced
-//! anyway. Of shorter ones it tells the sender which classes it wants to read by itself, by a bit
-//! for each in a word of the ring; the sender announces those of collectives, which have a receive
-//! (or will soon), and sends the others eagerly.
+//! anyway. Of shorter ones it tells the sender which classes it wants to have announced, by a bit
+//! for each in a word of the ring.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::copy_cost::{CopyCost, RecentCosts};
 
-/// How often a body is copied.
+/// How a body is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     /// By the sender into the segment, by the receiver out of it.
     Two,
     /// By the receiver.
     One,
+    /// The first half by the receiver, the second by the sender.
+    Halves,
 }
 
 impl Copies {
-    fn other(self) -> Copies {
-        match self {
-            Copies::Two => Copies::One,
-            Copies::One => Copies::Two,
-        }
+    const ALL: [Copies; 3] = [Copies::Two, Copies::One, Copies::Halves];
+
+    /// The way to try after this one.
+    fn next(self) -> Copies {
+        Copies::ALL[(self as usize + 1) % Copies::ALL.len()]
     }
 }
 
 /// Classes of sizes. Each begins at twice the bytes of the one before; the last has no end.
-const CLASSES: usize = 6;
+const CLASSES: usize = 7;
 /// Binary logarithm of the least bytes of the first class. Below, announcing costs what a copy
 /// saves.
-const FIRST_CLASS: u32 = 16;
+const FIRST_CLASS: u32 = 15;
 /// Least bytes of the first class.
 pub(crate) const LEAST_BYTES: u32 = 1 << FIRST_CLASS;
 /// Bodies between two trials.
-const INTERVAL: std::ops::RangeInclusive<u32> = 16..=4096;
+const INTERVAL: std::ops::RangeInclusive<u32> = 4..=4096;
 /// Bodies after which a trial ends in which the sender did not send the other way.
-const MAX_TRIAL: u32 = 32;
+const MAX_TRIAL: u32 = 128;
 
-/// What an announcement and the answer that frees the sender cost, nanoseconds.
-const ANNOUNCEMENT_NS: u64 = 1_000;
+/// What an announcement and the answer that frees the sender cost a rank, nanoseconds.
+const ANNOUNCEMENT_NS: u64 = 600;
+
+/// Least bytes of messages that are announced in an exchange. Of shorter ones two copies take about
+/// as long as one, and more than either if the two ranks choose differently.
+const EXCHANGE_MIN: u64 = 128 << 10;
 
 /// Returns the class of a body; `None` for one that is too short to be copied once.
 #[inline]
@@ -70,18 +76,28 @@ pub(crate) fn cost_of_two(reading: Duration, before: usize, bytes: usize) -> Cop
     CopyCost::of(nanoseconds + (nanoseconds as f64 * before as f64 / bytes as f64) as u64, bytes)
 }
 
-/// Returns the cost of one copy, by the receiver's time from the announcement to the last byte.
-pub(crate) fn cost_of_one(reading: Duration, bytes: usize) -> CopyCost {
-    CopyCost::of(reading.as_nanos() as u64 + ANNOUNCEMENT_NS, bytes)
+/// Returns the cost of what was announced, by the receiver's time from then to the last byte. In an
+/// exchange each rank also announces a message of its own.
+pub(crate) fn cost_of_announced(reading: Duration, bytes: u64, is_exchange: bool) -> CopyCost {
+    if is_exchange && bytes < EXCHANGE_MIN {
+        return CopyCost(u32::MAX);
+    }
+    let announcements = if is_exchange { 2 } else { 1 };
+    let nanoseconds = reading.as_nanos() as u64 + announcements * ANNOUNCEMENT_NS;
+    CopyCost::of(nanoseconds, bytes as usize)
 }
 
-/// The faster way for one class, as far as is known.
+/// The fastest way for one class, as far as is known.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     best: Copies,
     /// Costs by [`Copies`].
-    costs: [RecentCosts; 2],
+    costs: [RecentCosts; 3],
+    /// The way that is tried, or was last.
+    tried: Copies,
     is_trial: bool,
+    /// Announced messages that were begun the tried way.
+    begun: usize,
     /// Bodies since the last trial, or in this one.
     bodies: u32,
     /// Bodies before the next trial.
@@ -91,25 +107,43 @@ struct Class {
 impl Class {
     const NEW: Class = Class {
         best: Copies::Two,
-        costs: [RecentCosts::NONE; 2],
+        costs: [RecentCosts::NONE; 3],
+        tried: Copies::Two,
         is_trial: false,
+        begun: 0,
         bodies: 0,
         interval: *INTERVAL.start(),
     };
 
     fn next(&self) -> Copies {
-        if self.is_trial { self.best.other() } else { self.best }
+        if self.is_trial { self.tried } else { self.best }
+    }
+
+    /// As `next`, for an announced message that is begun now. Many may be begun before the first of
+    /// them ends; therefore no more are tried than a trial needs.
+    fn begin(&mut self, may_halve: bool) -> Copies {
+        let is_enough = self.begun == RecentCosts::COUNT;
+        let copies = if is_enough { self.best } else { self.next() };
+        if copies == Copies::Halves && !may_halve {
+            return Copies::One;
+        }
+        self.begun += usize::from(!is_enough);
+        copies
     }
 
     fn record(&mut self, copies: Copies, cost: CopyCost) {
         self.costs[copies as usize].push(cost);
         self.bodies += 1;
-        let other = self.best.other();
         if self.is_trial {
-            self.judge(self.costs[self.best as usize].least(), self.costs[other as usize].least());
+            let least = |copies: Copies| self.costs[copies as usize].least();
+            self.judge(least(self.best), least(self.tried));
         } else if self.bodies >= self.interval {
-            self.costs[other as usize] = RecentCosts::NONE;
-            (self.is_trial, self.bodies) = (true, 0);
+            self.tried = self.tried.next();
+            if self.tried == self.best {
+                self.tried = self.tried.next();
+            }
+            self.costs[self.tried as usize] = RecentCosts::NONE;
+            (self.is_trial, self.begun, self.bodies) = (true, 0, 0);
         }
     }
 
@@ -117,10 +151,9 @@ impl Class {
     fn judge(&mut self, now: Option<u32>, tried: Option<u32>) {
         match (now, tried) {
             (None, Some(_)) => {}
-            // The other way must be faster by more than what two measurements differ by.
+            // It must be faster by more than what two measurements differ by.
             (Some(now), Some(tried)) if tried < now - now / 16 => {
-                self.best = self.best.other();
-                self.interval = *INTERVAL.start();
+                self.best = self.tried;
             }
             (_, None) if self.bodies < MAX_TRIAL => return,
             _ => self.interval = (2 * self.interval).min(*INTERVAL.end()),
@@ -129,40 +162,57 @@ impl Class {
     }
 }
 
-/// The faster way from one sender, for each class.
+/// The fastest way from one sender, for each class.
 #[derive(Debug)]
 pub(crate) struct CopyTuner {
     classes: [Class; CLASSES],
-    /// The class of the message that was last requested in pieces.
-    requested: usize,
 }
 
 impl Default for CopyTuner {
     fn default() -> CopyTuner {
-        CopyTuner { classes: [Class::NEW; CLASSES], requested: 0 }
+        CopyTuner { classes: [Class::NEW; CLASSES] }
+    }
+}
+
+/// The time that an announced message takes. Others of the same sender come meanwhile; therefore it
+/// counts for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// Address of the message at the sender.
+    pub addr: u64,
+    pub class: usize,
+    pub copies: Copies,
+    pub begun: Instant,
+    /// Bytes of announced messages that had come from the sender before.
+    pub before: u64,
+    /// This rank had announced messages of its own. Then the sender may have to read those, and
+    /// what it copies for this one costs as much time as the receiver's part.
+    pub is_exchange: bool,
+}
+
+impl Timing {
+    /// Returns the cost when `now` bytes have come.
+    pub(crate) fn cost(&self, now: u64) -> CopyCost {
+        let parts = if self.is_exchange { 2 } else { 1 };
+        let bytes = now.wrapping_sub(self.before);
+        cost_of_announced(parts * self.begun.elapsed(), bytes, self.is_exchange)
     }
 }
 
 impl CopyTuner {
-    /// Returns how the next body of a class should be copied.
-    pub(crate) fn next(&self, class: usize) -> Copies {
-        self.classes[class].next()
+    /// Returns how an announced message of a class, which is begun now, should be copied.
+    pub(crate) fn begin(&mut self, class: usize, may_halve: bool) -> Copies {
+        self.classes[class].begin(may_halve)
     }
 
-    /// Notes that a message is requested in pieces: the pieces count for its class.
-    pub(crate) fn request(&mut self, class: usize) {
-        self.requested = class;
-    }
-
-    /// Records the cost of a body. `is_piece`: of the message that was last requested.
-    pub(crate) fn record(&mut self, class: usize, is_piece: bool, copies: Copies, cost: CopyCost) {
-        let class = if is_piece { self.requested } else { class };
+    /// Records the cost of a body, or of a message.
+    pub(crate) fn record(&mut self, class: usize, copies: Copies, cost: CopyCost) {
         self.classes[class].record(copies, cost);
     }
 
-    /// Returns the classes that the receiver wants to read by itself, a bit for each.
+    /// Returns the classes that the receiver wants to have announced, a bit for each.
     pub(crate) fn wanted(&self) -> u64 {
-        let bit = |(at, class): (usize, &Class)| u64::from(class.next() == Copies::One) << at;
+        let bit = |(at, class): (usize, &Class)| u64::from(class.next() != Copies::Two) << at;
         self.classes.iter().enumerate().map(bit).sum()
     }
 }
@@ -173,31 +223,32 @@ mod tests {
 
     #[test]
     fn classes_double() {
-        let classes = [(0, None), (64 << 10, Some(0)), (128 << 10, Some(1)), (u64::MAX, Some(5))];
+        let classes = [(0, None), (32 << 10, Some(0)), (128 << 10, Some(2)), (u64::MAX, Some(6))];
         for (bytes, class) in classes {
             assert_eq!(class_of(bytes), class, "{bytes} bytes");
         }
-        assert_eq!([class_of((64 << 10) - 1), class_of((128 << 10) - 1)], [None, Some(0)]);
+        assert_eq!([class_of((32 << 10) - 1), class_of((64 << 10) - 1)], [None, Some(0)]);
     }
 
     #[test]
-    fn the_faster_way_is_found_and_left_again() {
+    fn the_fastest_way_is_found_and_left_again() {
         let mut tuner = CopyTuner::default();
         for (costs, expected) in [
-            ([2_000, 9_000], Copies::Two),
-            ([9_000, 2_000], Copies::One),
-            ([800, 2_000], Copies::Two),
+            ([2_000, 9_000, 9_000], Copies::Two),
+            ([9_000, 2_000, 4_000], Copies::One),
+            ([9_000, 2_000, 1_000], Copies::Halves),
+            ([800, 2_000, 1_000], Copies::Two),
         ] {
             let mut slow = 0;
             for body in 0..20_000 {
-                let copies = tuner.next(3);
+                let copies = tuner.begin(3, true);
                 slow += u32::from(copies != expected);
                 let interrupted = if body % 21 == 0 { 1_000_000 } else { 0 };
-                tuner.record(3, false, copies, CopyCost(costs[copies as usize] + interrupted));
+                tuner.record(3, copies, CopyCost(costs[copies as usize] + interrupted));
             }
-            assert_eq!(tuner.next(3), expected);
-            assert_eq!(tuner.wanted(), if expected == Copies::One { 1 << 3 } else { 0 });
-            assert!(slow < 5_000, "{slow} bodies were copied the slower way");
+            assert_eq!(tuner.classes[3].next(), expected);
+            assert_eq!(tuner.wanted(), if expected == Copies::Two { 0 } else { 1 << 3 });
+            assert!(slow < 9_000, "{slow} bodies were copied a slower way");
         }
     }
 
@@ -207,9 +258,9 @@ mod tests {
         let mut wanted = 0;
         for _ in 0..100_000 {
             wanted += u32::from(tuner.wanted() != 0);
-            tuner.record(0, false, Copies::Two, CopyCost(5_000));
+            tuner.record(0, Copies::Two, CopyCost(5_000));
         }
-        assert_eq!(tuner.next(0), Copies::Two);
-        assert!((1..1_500).contains(&wanted), "{wanted} bodies of 100,000 were in trials");
+        assert_eq!(tuner.classes[0].next(), Copies::Two);
+        assert!((1..10_000).contains(&wanted), "{wanted} bodies of 100,000 were in trials");
     }
 }

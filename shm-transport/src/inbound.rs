@@ -5,11 +5,13 @@
 //! A frame makes an idle ring active. Cost therefore follows the ranks that communicate. Before a
 //! wait, all rings are looked at.
 
-use fabric::Peer;
+use std::time::Instant;
+
+use fabric::{Peer, UserBuf, valgrind};
 
 use crate::bounce::RemotePool;
-use crate::copy_cost::CopyCost;
-use crate::copy_tuner::{Copies, CopyTuner};
+use crate::copy_cost::{CopyCost, RecentCosts};
+use crate::copy_tuner::{Copies, CopyTuner, Timing};
 use crate::event_count::EventCount;
 use crate::ring::{Consumer, TransferLock};
 
@@ -50,26 +52,86 @@ pub(crate) struct Inbound {
     pub local: u32,
     /// The peer's range of external bodies, once it has sent one.
     pub pool: Option<RemotePool>,
-    /// `ShmTransport::large_posts` at the last external body.
+    /// `ShmTransport::large_posts`, less those for which no body has come from the peer.
     pub large_posts: u32,
     /// How large bodies are copied, once there was one.
     pub tuner: Option<Box<CopyTuner>>,
+    /// Announced messages whose time is taken.
+    timings: Vec<Timing>,
+    /// Bytes of announced messages that have come; wraps.
+    pub large_bytes: u64,
+    /// The number of the last offer of memory that the peer may write.
+    offer: u64,
+    /// The memory of the open offer.
+    offered: Option<UserBuf>,
 }
 
 impl Inbound {
-    /// Records the cost of a body; tells the peer which classes this rank wants to read now.
-    pub(crate) fn record_copies(
+    /// Opens an offer, and returns its number; `None` while another one is open.
+    pub(crate) fn open_offer(&mut self, memory: UserBuf) -> Option<u64> {
+        if self.offered.is_some() {
+            return None;
+        }
+        self.offered = Some(memory);
+        self.offer = self.offer % u64::from(u32::MAX) + 1;
+        self.consumer.offer(self.offer);
+        Some(self.offer)
+    }
+
+    /// Returns whether an offer is open.
+    pub(crate) fn has_offer(&self) -> bool {
+        self.offered.is_some()
+    }
+
+    /// Takes the open offer back; false if the peer has taken it.
+    pub(crate) fn withdraw_offer(&mut self) -> bool {
+        let is_withdrawn = self.consumer.withdraw(self.offer);
+        if let Some(memory) = self.offered.filter(|_| !is_withdrawn) {
+            valgrind::mark_defined(memory.as_ptr(), memory.len());
+            self.count_large(memory.len());
+        }
+        is_withdrawn
+    }
+
+    /// Closes the open offer.
+    pub(crate) fn close_offer(&mut self) {
+        self.offered = None;
+    }
+
+    /// Counts bytes of announced messages that have come, or are sure to.
+    pub(crate) fn count_large(&mut self, bytes: usize) {
+        self.large_bytes = self.large_bytes.wrapping_add(bytes as u64);
+    }
+
+    /// Begins to take the time of an announced message, if there are few others.
+    pub(crate) fn begin_message(
         &mut self,
-        class: usize,
-        is_piece: bool,
+        (addr, class): (u64, usize),
         copies: Copies,
-        cost: CopyCost,
+        is_exchange: bool,
     ) {
+        if self.timings.len() < RecentCosts::COUNT {
+            let (begun, before) = (Instant::now(), self.large_bytes);
+            self.timings.push(Timing { addr, class, copies, begun, before, is_exchange });
+        }
+    }
+
+    /// Records the time of the message from that address, if it was taken.
+    pub(crate) fn end_message(&mut self, addr: u64) {
+        if let Some(at) = self.timings.iter().position(|timing| timing.addr == addr) {
+            let timing = self.timings.swap_remove(at);
+            self.record_copies(timing.class, timing.copies, timing.cost(self.large_bytes));
+        }
+    }
+
+    /// Records the cost of a body; tells the peer which classes this rank wants to read now.
+    pub(crate) fn record_copies(&mut self, class: usize, copies: Copies, cost: CopyCost) {
         let tuner = self.tuner.get_or_insert_default();
         let before = tuner.wanted();
-        tuner.record(class, is_piece, copies, cost);
-        if tuner.wanted() != before {
-            self.consumer.want_classes(tuner.wanted());
+        tuner.record(class, copies, cost);
+        let wanted = tuner.wanted();
+        if wanted != before {
+            self.consumer.want_classes(wanted);
         }
     }
 }
@@ -93,6 +155,10 @@ impl InboundRings {
             pool: None,
             large_posts: 0,
             tuner: None,
+            timings: Vec::new(),
+            large_bytes: 0,
+            offer: 0,
+            offered: None,
         });
         self.activate(self.all.len() - 1);
     }

@@ -138,17 +138,20 @@ impl Inbound {
         sink: &mut impl Sink,
     ) -> Result<bool, PeerFailed> {
         let watermark = self.consumer.watermark_word();
-        let Inbound { peer, local, pool, consumer, large_posts, .. } = self;
+        let Inbound { peer, local, pool, consumer, large_posts, large_bytes, .. } = self;
         let frame = consumer.frame(commit).map_err(|corrupted| failed(*peer, &corrupted))?;
         if follows_others && !sink.expects(*peer, &frame.header) {
             return Ok(false);
         }
         let descriptor = Descriptor::decode(frame.body).ok_or_else(|| out_of_bounds(*peer))?;
-        let reading = (descriptor.len >= copy_tuner::LEAST_BYTES).then(|| {
-            let was_sending = std::mem::replace(large_posts, bodies.large_posts);
-            let was_sending = was_sending != bodies.large_posts;
-            Reading::begin(frame.header.kind, descriptor, was_sending.then_some(watermark))
-        });
+        let reading = match descriptor.len < copy_tuner::LEAST_BYTES {
+            true => None,
+            false if frame.header.kind == Kind::Data => {
+                *large_bytes = large_bytes.wrapping_add(descriptor.len.into());
+                None
+            }
+            false => Some(Reading::begin(descriptor, (large_posts, bodies.large_posts), watermark)),
+        };
         let at = (&frame, descriptor);
         let (len, read_cost) = deliver((*peer, *local), at, watermark, pool, bodies, sink)?;
         consumer.has_read(len, read_cost);
@@ -159,9 +162,11 @@ impl Inbound {
     }
 }
 
+/// Large posts of this rank that may wait for a body that is exchanged for them.
+const MAX_EXCHANGE: u32 = 64;
+
 /// The reading of a body that is long enough for the copy tuner.
 struct Reading {
-    is_piece: bool,
     bytes: usize,
     /// Bytes that were written while this rank had a large message of its own to send.
     before: usize,
@@ -169,22 +174,27 @@ struct Reading {
 }
 
 impl Reading {
-    /// `watermark`: that of the ring, if this rank has had a large message to send meanwhile.
+    /// `accounted`: the large posts of this rank for which a body has come from the peer; `posts`:
+    /// all of them.
     #[inline(never)]
-    fn begin(kind: Kind, descriptor: Descriptor, watermark: Option<&AtomicU32>) -> Reading {
+    fn begin(
+        descriptor: Descriptor,
+        (accounted, posts): (&mut u32, u32),
+        watermark: &AtomicU32,
+    ) -> Reading {
+        let left = posts.wrapping_sub(*accounted).min(MAX_EXCHANGE);
+        *accounted = posts.wrapping_sub(left.saturating_sub(1));
         let bytes = descriptor.len as usize;
-        let before = watermark.map_or(0, |word| {
-            let written = |base| Watermark::new(word, base).written().min(bytes);
-            descriptor.base.map_or(bytes, written)
-        });
-        Reading { is_piece: kind == Kind::Data, bytes, before, begun: Instant::now() }
+        let written = |base| Watermark::new(watermark, base).written().min(bytes);
+        let before = if left > 0 { descriptor.base.map_or(bytes, written) } else { 0 };
+        Reading { bytes, before, begun: Instant::now() }
     }
 
     #[inline(never)]
     fn end(&self, from: &mut Inbound) {
         let cost = copy_tuner::cost_of_two(self.begun.elapsed(), self.before, self.bytes);
         if let Some(class) = copy_tuner::class_of(self.bytes as u64) {
-            from.record_copies(class, self.is_piece, Copies::Two, cost);
+            from.record_copies(class, Copies::Two, cost);
         }
     }
 }

@@ -8,6 +8,8 @@
 //!               space
 //!               watermark: see `crate::pipeline`
 //!               transfer lock                           written by both
+//!               offer: number of the memory that the    written by both
+//!               producer may write, or 0
 //! line 2 ..     frames, each a run of consecutive 16-byte granules
 //!
 //! a frame, byte 0        8                16                     40

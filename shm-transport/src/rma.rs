@@ -4,7 +4,8 @@
 //! - a window of the segment (`window`): any access is by loads, stores and processor atomics;
 //! - user memory that a window was created over: get and put by single copy, and atomics where
 //!   XPMEM maps it. Otherwise they are refused, and a message to the owner does them;
-//! - the buffer of a rendezvous: get alone.
+//! - the buffer of a rendezvous: get alone;
+//! - the second half of the buffer of a receive: put alone, by the rank that takes the offer.
 //!
 //! Every access is finished when the call returns. Processor atomics on both sides agree with each
 //! other; a window on which devices also run atomics is the concern of the window's owner.
@@ -13,9 +14,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabric::{Atomic, OneSided, Peer, Region, Rights, Transfer, UserBuf};
+use fabric::{Atomic, OneSided, Peer, Placed, Region, Rights, Transfer, UserBuf};
 
 use crate::connect::ShmTransport;
+use crate::outbound::outbound_to;
 use crate::segment::SegmentError;
 use crate::single_copy::{Access, Outcome};
 use crate::window::{WINDOW_KEY, WindowRange, region_holds};
@@ -24,6 +26,23 @@ use crate::window::{WINDOW_KEY, WindowRange, region_holds};
 const RENDEZVOUS_KEY: u32 = 0;
 /// First key of user memory that peers may also write.
 const USER_KEY: u32 = 2;
+/// First key of user memory that a peer may write once; the second is the number of the offer.
+const OFFER_KEY: u32 = 3;
+
+/// Gets bytes into new memory; `None` if `get`, which fills what it is given, does not.
+pub(crate) fn get_boxed(bytes: usize, get: impl FnOnce(UserBuf) -> Transfer) -> Option<Box<[u8]>> {
+    let mut data = Box::new_uninit_slice(bytes);
+    // SAFETY: valid for writes, and only written until `get` returns.
+    let into = unsafe { UserBuf::new(data.as_mut_ptr().cast(), bytes) };
+    let is_here = get(into) == Transfer::Done;
+    // SAFETY: a get that is done has written every byte.
+    is_here.then(|| unsafe { data.assume_init() })
+}
+
+/// Returns whether a region is the buffer of a message.
+pub(crate) fn is_message(region: &Region) -> bool {
+    region.keys[0] == RENDEZVOUS_KEY
+}
 
 impl ShmTransport {
     /// Maps a window and returns its memory, which is mapped until [`ShmTransport::unmap_window`].
@@ -60,6 +79,31 @@ impl ShmTransport {
                 let keys = [USER_KEY, 0, len as u32, (len >> 32) as u32];
                 copies.then_some(Region { addr, keys })
             }),
+        }
+    }
+
+    /// Describes memory of an offer.
+    pub(crate) fn describe_offer(&self, number: u64, memory: UserBuf) -> Region {
+        let len = memory.len() as u64;
+        let keys = [OFFER_KEY, number as u32, len as u32, (len >> 32) as u32];
+        Region { addr: memory.addr(), keys }
+    }
+
+    /// Takes an offer of a peer, and writes all of its memory.
+    pub(crate) fn take_offer(&mut self, peer: Peer, offer: &Region, from: UserBuf) -> Placed {
+        let [key, number, ..] = offer.keys;
+        let is_offer = key == OFFER_KEY && region_holds(offer, 0, from.len());
+        let Some(local) = self.peers.local(peer).filter(|_| is_offer) else {
+            return Placed::Withdrawn;
+        };
+        let is_taken = outbound_to(&mut self.outbound, peer)
+            .is_some_and(|outbound| outbound.producer.take_offer(number.into()));
+        if !is_taken {
+            return Placed::Withdrawn;
+        }
+        match self.access_user(peer, local, offer.addr, OneSided::Put(from)) {
+            Transfer::Done => Placed::Done,
+            _ => Placed::Refused,
         }
     }
 

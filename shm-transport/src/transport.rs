@@ -3,12 +3,14 @@
 use std::time::Instant;
 
 use fabric::{
-    Caps, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Post, Region, Rights,
-    Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
+    Caps, GetOrPush, Header, HybridGet, Kind, OneSided, Peer, PeerFailed, Placed, Post, Region,
+    Rights, Sink, Slot, Transfer, Transport, UserBuf, WaitOn,
 };
 
 use crate::connect::ShmTransport;
 use crate::copy_tuner::{self, Copies};
+use crate::inbound::Inbound;
+use crate::rma::{get_boxed, is_message};
 
 impl Transport for ShmTransport {
     #[inline]
@@ -36,9 +38,17 @@ impl Transport for ShmTransport {
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
-        // The data of a message that is about to be announced.
-        self.large_posts = self.large_posts.wrapping_add((rights == Rights::Get).into());
-        self.describe(peer, memory, rights)
+        let region = self.describe(peer, memory, rights)?;
+        if is_message(&region) {
+            self.large_posts = self.large_posts.wrapping_add(1);
+            self.announced += 1;
+        }
+        Some(region)
+    }
+
+    fn release(&mut self, _: Peer, region: Region) {
+        let is_over = u32::from(is_message(&region));
+        self.announced = self.announced.saturating_sub(is_over);
     }
 
     fn one_sided(
@@ -66,47 +76,78 @@ impl Transport for ShmTransport {
 }
 
 impl HybridGet for ShmTransport {
-    /// A push is copied by both sides. It needs the sender to be in MPI, and is faster where the
-    /// tuner does not know better.
+    /// The way that the tuner knows to be the fastest, or a single copy where the sender cannot do
+    /// its part because it is not in MPI.
     fn get_or_push(
         &mut self,
         peer: Peer,
         region: &Region,
         into: UserBuf,
-        token: u64,
+        _: u64,
     ) -> Result<GetOrPush, PeerFailed> {
         let Some(local) = self.peers.local(peer) else {
             return Ok(GetOrPush::Get(Transfer::Refused));
         };
-        let class = copy_tuner::class_of(into.len() as u64).filter(|_| self.pipelines);
+        let class = self.class_of(into.len() as u64);
+        let may_halve = self.may_offer(peer, local);
         let tuner = self.inbound.ring_from_mut(local).and_then(|inbound| inbound.tuner.as_mut());
-        let copies = class.zip(tuner).map_or(Copies::Two, |(class, tuner)| {
-            tuner.request(class);
-            tuner.next(class)
-        });
-        if copies == Copies::Two && self.is_pushing_soon(peer, local) {
-            return Ok(GetOrPush::Push);
+        let copies =
+            class.zip(tuner).map_or(Copies::Two, |(class, tuner)| tuner.begin(class, may_halve));
+        let advice = match copies {
+            Copies::Two if self.is_pushing_soon(peer, local) => GetOrPush::Push,
+            Copies::Halves => GetOrPush::Cooperate,
+            _ => return Ok(GetOrPush::Get(self.get_message((peer, local), region, into))),
+        };
+        if let Some((class, inbound)) = class.zip(self.inbound.ring_from_mut(local)) {
+            inbound.begin_message((region.addr, class), copies, self.announced > 0);
         }
-        let begun = Instant::now();
-        let transfer = self.one_sided(peer, region, 0, OneSided::Get(into), token)?;
-        if transfer == Transfer::Done
-            && let Some(class) = class
-            && let Some(inbound) = self.inbound.ring_from_mut(local)
-        {
-            let cost = copy_tuner::cost_of_one(begun.elapsed(), into.len());
-            inbound.record_copies(class, false, Copies::One, cost);
-        }
-        Ok(GetOrPush::Get(transfer))
+        Ok(advice)
     }
 
+    #[inline]
     fn prefers_get(&self, peer: Peer, bytes: u64) -> bool {
-        let Some(class) = copy_tuner::class_of(bytes).filter(|_| self.pipelines) else {
-            return false;
-        };
+        let Some(class) = self.class_of(bytes) else { return false };
         let Some(Some(outbound)) = self.outbound.get(peer.0 as usize) else { return false };
-        bytes >= outbound.caps.get_min
-            && outbound.producer.wanted_classes() >> class & 1 != 0
-            && self.peers.is_in_mpi(outbound.local)
+        outbound.producer.wanted_classes() >> class & 1 != 0
+            && self.peers.wait_until_in_mpi(outbound.local)
+    }
+
+    fn get_now(&mut self, peer: Peer, region: &Region, at: u64, into: UserBuf) -> Transfer {
+        let Some(local) = self.peers.local(peer) else { return Transfer::Refused };
+        if let Some(inbound) = self.inbound.ring_from_mut(local) {
+            inbound.count_large(into.len());
+        }
+        self.access_region((peer, local), region, at, OneSided::Get(into))
+    }
+
+    fn offer(&mut self, peer: Peer, memory: UserBuf) -> Option<Region> {
+        let number = self.inbound_from(peer)?.open_offer(memory)?;
+        Some(self.describe_offer(number, memory))
+    }
+
+    fn withdraw(&mut self, peer: Peer) -> bool {
+        self.inbound_from(peer).is_none_or(Inbound::withdraw_offer)
+    }
+
+    fn end_offer(&mut self, peer: Peer) {
+        if let Some(inbound) = self.inbound_from(peer) {
+            inbound.close_offer();
+        }
+    }
+
+    fn end_message(&mut self, peer: Peer, region: &Region) {
+        if let Some(inbound) = self.inbound_from(peer) {
+            inbound.end_message(region.addr);
+        }
+    }
+
+    fn place(&mut self, peer: Peer, offer: &Region, from: UserBuf) -> Placed {
+        self.take_offer(peer, offer, from)
+    }
+
+    fn get_unexpected(&mut self, peer: Peer, region: &Region, bytes: usize) -> Option<Box<[u8]>> {
+        let local = self.peers.local(peer)?;
+        get_boxed(bytes, |into| self.get_message((peer, local), region, into))
     }
 
     fn get_remainder(
@@ -129,6 +170,45 @@ impl HybridGet for ShmTransport {
 }
 
 impl ShmTransport {
+    /// Gets a message that a peer has announced, and measures that.
+    fn get_message(
+        &mut self,
+        (peer, local): (Peer, u32),
+        region: &Region,
+        into: UserBuf,
+    ) -> Transfer {
+        let (begun, is_exchange) = (Instant::now(), self.announced > 0);
+        let transfer = self.access_region((peer, local), region, 0, OneSided::Get(into));
+        if transfer == Transfer::Done
+            && let Some(class) = self.class_of(into.len() as u64)
+            && let Some(inbound) = self.inbound.ring_from_mut(local)
+        {
+            let cost =
+                copy_tuner::cost_of_announced(begun.elapsed(), into.len() as u64, is_exchange);
+            inbound.count_large(into.len());
+            inbound.record_copies(class, Copies::One, cost);
+        }
+        transfer
+    }
+
+    /// Returns the class of a message for the tuner; `None` if nothing is measured for it.
+    #[inline]
+    fn class_of(&self, bytes: u64) -> Option<usize> {
+        copy_tuner::class_of(bytes).filter(|_| self.pipelines)
+    }
+
+    /// Returns whether the peer may soon take an offer.
+    fn may_offer(&mut self, peer: Peer, local: u32) -> bool {
+        self.caps_of(peer).get_min != u64::MAX
+            && self.peers.is_in_mpi(local)
+            && self.inbound.ring_from_mut(local).is_some_and(|inbound| !inbound.has_offer())
+    }
+
+    fn inbound_from(&mut self, peer: Peer) -> Option<&mut Inbound> {
+        let local = self.peers.local(peer)?;
+        self.inbound.ring_from_mut(local)
+    }
+
     /// Returns whether a get is possible and the peer is in MPI, or soon again: a get waits no
     /// longer for the peer than the time between two of its calls.
     fn is_pushing_soon(&mut self, peer: Peer, local: u32) -> bool {

@@ -75,7 +75,7 @@ fn a_receiver_tries_to_read_large_bodies_and_a_sender_lets_it_while_it_is_in_mpi
     let get =
         |reader: &mut ShmTransport| reader.get_or_push(peer(1), &region(&secret), into, 0).unwrap();
     assert_eq!(get(&mut reader), GetOrPush::Push, "nothing is known yet");
-    for _ in 0..16 {
+    for _ in 0..4 {
         assert!(!owner.prefers_get(peer(0), LEN as u64));
         send(&mut owner, &mut reader);
     }

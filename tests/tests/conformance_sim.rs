@@ -34,6 +34,10 @@ const ROUGH: Options = Options {
 const ROUGH_WRITES: Options =
     Options { caps: Caps { get_min: u64::MAX, put_min: 3000, ..ROUGH.caps }, ..ROUGH };
 
+/// The same cases with eager messages that the receiver may read.
+const ROUGH_GETS: Options =
+    Options { caps: Caps { eager: 400, get_min: 100, ..ROUGH.caps }, ..ROUGH };
+
 fn suite(options: Options) {
     run(seed(), |ranks, seed| fabric(ranks, seed, options));
 }
@@ -51,6 +55,11 @@ fn rough_fabric() {
 #[test]
 fn rough_fabric_with_writes() {
     suite(ROUGH_WRITES);
+}
+
+#[test]
+fn rough_fabric_with_short_reads() {
+    suite(ROUGH_GETS);
 }
 
 #[test]
@@ -96,6 +105,52 @@ fn reads_that_sender_and_receiver_share() {
 }
 
 #[test]
+fn halves_that_sender_and_receiver_copy() {
+    for options in [Options { max_delay: 10, ..Options::default() }, ROUGH, ROUGH_GETS] {
+        suite(Options { one_sided: Manner::Cooperative, ..options });
+    }
+}
+
+#[test]
+fn a_receiver_gets_both_halves_from_a_sender_that_has_gone() {
+    for seed in seed()..seed() + 30 {
+        let options =
+            Options { one_sided: Manner::Cooperative, max_delay: seed % 10, ..Options::default() };
+        let mut job = Job::new("a sender that has gone", seed, fabric(2, seed, options));
+        let receive = job.receive(1, pattern(0, 1), Shape::Run, 100_000);
+        let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 100_000);
+        (0..100).for_each(|_| _ = job.rank(1).progress());
+        let is_refused = job.rank(1).pt2pt.active() > 0;
+        job.sent(&send);
+        job.expect(&receive, 0, 1, seed, 100_000);
+        assert!(is_refused || job.rank(0).transport.frames() == 3, "Rts, Cts, Done");
+        job.end();
+    }
+}
+
+#[test]
+fn data_of_an_announced_message_is_kept_until_its_receive_comes() {
+    let caps = Caps { eager: 4096, get_min: 1000, ..Options::default().caps };
+    for seed in seed()..seed() + 30 {
+        let options = Options { caps, max_delay: seed % 10, ..Options::default() };
+        let mut job = Job::new("no receive", seed, fabric(2, seed, options));
+        let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, seed, 3000);
+        let waiting = job.send(Mode::Synchronous, Shape::Run, 0, 1, 2, seed, 3000);
+        for _ in 0..50 {
+            _ = job.rank(1).progress();
+            _ = job.rank(0).progress();
+        }
+        assert_eq!(job.rank(0).pt2pt.active(), 1, "only the synchronous one waits for a receive");
+        for (tag, send) in [(1, send), (2, waiting)] {
+            let receive = job.receive(1, pattern(0, tag), Shape::Run, 3000);
+            job.sent(&send);
+            job.expect(&receive, 0, tag, seed, 3000);
+        }
+        job.end();
+    }
+}
+
+#[test]
 fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
     for (seed, rounds) in (seed()..seed() + 30).zip([0, 1, 2].into_iter().cycle()) {
         let options =
@@ -120,8 +175,10 @@ fn a_receiver_takes_what_a_sender_does_not_push_that_has_gone() {
 fn storms() {
     for seed in seed()..seed() + 60 {
         let tame = Options { one_sided: Manner::Whim, max_delay: 5, ..Options::default() };
-        let options = [ROUGH, tame, ROUGH_WRITES][seed as usize % 3];
-        let ranks = [2, 3, 5][seed as usize / 3 % 3];
+        let halves = Options { one_sided: Manner::Cooperative, ..ROUGH_GETS };
+        let refused = Options { one_sided: Manner::Refused, ..ROUGH_GETS };
+        let options = [ROUGH, tame, ROUGH_WRITES, ROUGH_GETS, halves, refused][seed as usize % 6];
+        let ranks = [2, 3, 5][seed as usize / 6 % 3];
         let settings =
             Settings { unexpected_bytes_per_peer: [1 << 20, 4096, 300][seed as usize / 2 % 3] };
         let mut job = Job::with_settings("storms", seed, fabric(ranks, seed, options), settings);
@@ -141,9 +198,13 @@ fn storms() {
 fn a_peer_dies() {
     for seed in seed()..seed() + 60 {
         let death = Some((Peer(1), 1 + seed * 7919 % 6000));
-        let one_sided = [Manner::Whim, Manner::Later][seed as usize % 2];
-        let options =
-            Options { death, one_sided, ..if seed % 4 < 2 { ROUGH } else { ROUGH_WRITES } };
+        let manners = [Manner::Whim, Manner::Later, Manner::Whim, Manner::Cooperative];
+        let one_sided = manners[seed as usize % 4];
+        let options = Options {
+            death,
+            one_sided,
+            ..[ROUGH, ROUGH_WRITES, ROUGH_GETS][seed as usize / 2 % 3]
+        };
         let ranks = if seed % 3 == 0 { 2 } else { 4 };
         let mut job = Job::new("a peer dies", seed, fabric(ranks, seed, options));
         dying_peer(&mut job, 1);
@@ -170,7 +231,9 @@ fn memory_of_others() {
 
 #[test]
 fn no_registration_is_left() {
-    for options in [ROUGH, ROUGH_WRITES, Options { one_sided: Manner::Hybrid, ..ROUGH }] {
+    let manners = [Manner::Hybrid, Manner::Cooperative];
+    let fixed = manners.map(|one_sided| Options { one_sided, ..ROUGH });
+    for options in [ROUGH, ROUGH_WRITES, ROUGH_GETS].into_iter().chain(fixed) {
         let mut job = Job::new("registrations", seed(), fabric(3, seed(), options));
         storm(&mut job, &Weather::default());
         job.quiet();

@@ -63,12 +63,13 @@ pub(crate) struct World {
 
 /// A fabric with whims, from a seed.
 pub(crate) fn any_options(random: &mut Random) -> Options {
-    let manners = [Manner::Immediate, Manner::Later, Manner::Refused, Manner::Whim];
+    let manners =
+        [Manner::Immediate, Manner::Later, Manner::Refused, Manner::Cooperative, Manner::Whim];
     Options {
         caps: Caps {
             frame: 256,
             eager: [64, 200][random.below(2) as usize],
-            get_min: [300, 1000, u64::MAX][random.below(3) as usize],
+            get_min: [100, 300, 1000, u64::MAX][random.below(4) as usize],
             put_min: [400, u64::MAX][random.below(2) as usize],
             offload: fabric::Offload::Processor,
             late_puts: false,
@@ -76,7 +77,7 @@ pub(crate) fn any_options(random: &mut Random) -> Options {
         max_delay: random.below(20),
         max_in_flight: 1 + random.below(6) as usize,
         no_space_permille: random.below(200) as u32,
-        one_sided: manners[random.below(4) as usize],
+        one_sided: manners[random.below(5) as usize],
         death: None,
         cut: None,
     }

@@ -8,8 +8,8 @@ use crate::body::Body;
 use crate::header::Header;
 use crate::local_ranks::LocalRanks;
 use crate::transport::{
-    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot,
-    Transfer, Transport, WaitOn,
+    Caps, GetOrPush, HybridGet, OneSided, Peer, PeerFailed, Placed, Post, Region, Rights, Sink,
+    Slot, Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -200,7 +200,7 @@ impl<Intra: HybridGet, Inter: HybridGet> HybridGet for MultiHost<Intra, Inter> {
                     GetOrPush::Get(transfer) => {
                         GetOrPush::Get(self.traffic.count_transfer(transfer, OneSided::Get(into)))
                     }
-                    GetOrPush::Push => GetOrPush::Push,
+                    other => other,
                 })
             }
         }
@@ -226,6 +226,55 @@ impl<Intra: HybridGet, Inter: HybridGet> HybridGet for MultiHost<Intra, Inter> {
         match &self.intra {
             Some(intra) if self.local_ranks.contains(peer.0) => intra.prefers_get(peer, bytes),
             _ => self.inter.prefers_get(peer, bytes),
+        }
+    }
+
+    fn get_now(&mut self, peer: Peer, region: &Region, at: u64, into: UserBuf) -> Transfer {
+        match self.intra_to(peer) {
+            Some(intra) => intra.get_now(peer, region, at, into),
+            None => self.inter.get_now(peer, region, at, into),
+        }
+    }
+
+    fn offer(&mut self, peer: Peer, memory: UserBuf) -> Option<Region> {
+        match self.intra_to(peer) {
+            Some(intra) => intra.offer(peer, memory),
+            None => self.inter.offer(peer, memory),
+        }
+    }
+
+    fn withdraw(&mut self, peer: Peer) -> bool {
+        match self.intra_to(peer) {
+            Some(intra) => intra.withdraw(peer),
+            None => self.inter.withdraw(peer),
+        }
+    }
+
+    fn end_offer(&mut self, peer: Peer) {
+        match self.intra_to(peer) {
+            Some(intra) => intra.end_offer(peer),
+            None => self.inter.end_offer(peer),
+        }
+    }
+
+    fn end_message(&mut self, peer: Peer, region: &Region) {
+        match self.intra_to(peer) {
+            Some(intra) => intra.end_message(peer, region),
+            None => self.inter.end_message(peer, region),
+        }
+    }
+
+    fn place(&mut self, peer: Peer, offer: &Region, from: UserBuf) -> Placed {
+        match self.intra_to(peer) {
+            Some(intra) => intra.place(peer, offer, from),
+            None => self.inter.place(peer, offer, from),
+        }
+    }
+
+    fn get_unexpected(&mut self, peer: Peer, region: &Region, bytes: usize) -> Option<Box<[u8]>> {
+        match self.intra_to(peer) {
+            Some(intra) => intra.get_unexpected(peer, region, bytes),
+            None => self.inter.get_unexpected(peer, region, bytes),
         }
     }
 }

@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use crate::header::Header;
 use crate::transport::{
-    Caps, GetOrPush, GiveUp, HybridGet, Offload, OneSided, Peer, PeerFailed, Post, Region, Rights,
-    Sink, Slot, Transfer, Transport, WaitOn,
+    Caps, GetOrPush, GiveUp, HybridGet, Offload, OneSided, Peer, PeerFailed, Placed, Post, Region,
+    Rights, Sink, Slot, Transfer, Transport, WaitOn,
 };
 use crate::user_buf::UserBuf;
 
@@ -39,6 +39,8 @@ pub enum Manner {
     Refused,
     /// A receiver should request a push, and may get the bytes that do not arrive ([`HybridGet`]).
     Hybrid,
+    /// Both copy a half ([`HybridGet::offer`]).
+    Cooperative,
     /// Each time one of the above, or no space.
     Whim,
 }
@@ -192,6 +194,9 @@ impl HybridGet for SimTransport {
         if self.world.borrow_mut().prefers_push() {
             return Ok(GetOrPush::Push);
         }
+        if self.world.borrow_mut().prefers_to_cooperate() {
+            return Ok(GetOrPush::Cooperate);
+        }
         self.one_sided(peer, region, 0, OneSided::Get(into), token).map(GetOrPush::Get)
     }
 
@@ -206,8 +211,33 @@ impl HybridGet for SimTransport {
         self.world.borrow_mut().get_remainder(self.me, access)
     }
 
-    fn prefers_get(&self, _: Peer, bytes: u64) -> bool {
-        bytes >= self.caps.get_min && !self.world.borrow_mut().prefers_push()
+    fn prefers_get(&self, _: Peer, _: u64) -> bool {
+        !self.world.borrow_mut().prefers_push()
+    }
+
+    fn get_now(&mut self, peer: Peer, region: &Region, at: u64, into: UserBuf) -> Transfer {
+        let access = Access { owner: peer, key: region.keys[0], at, what: OneSided::Get(into) };
+        self.world.borrow_mut().get_now(self.me, access)
+    }
+
+    fn offer(&mut self, peer: Peer, memory: UserBuf) -> Option<Region> {
+        self.world.borrow_mut().offer((self.me, peer), memory)
+    }
+
+    fn withdraw(&mut self, peer: Peer) -> bool {
+        self.world.borrow_mut().take_offer((self.me, peer), None).is_some()
+    }
+
+    fn end_offer(&mut self, peer: Peer) {
+        self.world.borrow_mut().end_offer((self.me, peer));
+    }
+
+    fn place(&mut self, peer: Peer, offer: &Region, from: UserBuf) -> Placed {
+        self.world.borrow_mut().place((peer, self.me), offer, from)
+    }
+
+    fn get_unexpected(&mut self, peer: Peer, region: &Region, bytes: usize) -> Option<Box<[u8]>> {
+        self.world.borrow_mut().get_unexpected(self.me, peer, region.keys[0], bytes)
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{Manner, Options, Rng};
 use crate::header::Header;
-use crate::transport::{OneSided, Peer, PeerFailed, Post, Region, Rights, Sink, Slot, Transfer};
+use crate::transport::{
+    OneSided, Peer, PeerFailed, Placed, Post, Region, Rights, Sink, Slot, Transfer,
+};
 use crate::user_buf::UserBuf;
 
 #[derive(Debug)]
@@ -53,7 +55,17 @@ pub(super) struct World {
     /// Owner, peer, memory and what the peer may do, of each key.
     regions: HashMap<u32, (Peer, Peer, UserBuf, Rights)>,
     next_key: u32,
+    /// By the rank that offers and the one that may take it.
+    offers: HashMap<(Peer, Peer), Offer>,
     dead: Vec<Peer>,
+}
+
+/// Memory that a peer may write once.
+#[derive(Debug)]
+struct Offer {
+    number: u32,
+    memory: UserBuf,
+    is_taken: bool,
 }
 
 /// An event for a rank.
@@ -88,6 +100,7 @@ impl World {
             channels: HashMap::new(),
             regions: HashMap::new(),
             next_key: 1,
+            offers: HashMap::new(),
             dead: Vec::new(),
         }
     }
@@ -282,7 +295,7 @@ impl World {
                 self.ranks[user.0 as usize].transfers.push(Underway { due, access, token });
                 Transfer::Started
             }
-            Some(Manner::Refused | Manner::Hybrid) => Transfer::Refused,
+            Some(Manner::Refused | Manner::Hybrid | Manner::Cooperative) => Transfer::Refused,
             Some(Manner::Whim) | None => {
                 self.mark_blocked(user, user);
                 Transfer::NoSpace
@@ -320,25 +333,90 @@ impl World {
         Ok(Transfer::Done)
     }
 
-    fn carry_out(&self, user: Peer, Access { owner, key, at, what }: Access) {
-        let Some(&(of, by, memory, rights)) = self.regions.get(&key) else {
-            panic!(
-                "rank {} uses memory of rank {} that is not registered (any more)",
-                user.0, owner.0
-            )
+    /// Returns true if both sides of a message should copy a half.
+    pub(super) fn prefers_to_cooperate(&mut self) -> bool {
+        match self.options.one_sided {
+            Manner::Cooperative => true,
+            Manner::Whim => self.rng.chance(300),
+            _ => false,
+        }
+    }
+
+    /// True if an access at once is refused, though it might be possible.
+    fn refuses(&mut self) -> bool {
+        matches!(self.options.one_sided, Manner::Whim | Manner::Cooperative) && self.rng.chance(100)
+    }
+
+    pub(super) fn get_now(&mut self, user: Peer, access: Access) -> Transfer {
+        if self.is_dead(access.owner) || self.refuses() {
+            return Transfer::Refused;
+        }
+        self.carry_out(user, access);
+        Transfer::Done
+    }
+
+    pub(super) fn offer(&mut self, pair: (Peer, Peer), memory: UserBuf) -> Option<Region> {
+        if self.offers.contains_key(&pair) {
+            return None;
+        }
+        let number = self.next_key;
+        self.next_key += 1;
+        self.offers.insert(pair, Offer { number, memory, is_taken: false });
+        Some(Region { addr: memory.addr(), keys: [number; 4] })
+    }
+
+    /// Takes an offer, of that number if one is given; `None` if it is taken or over.
+    pub(super) fn take_offer(
+        &mut self,
+        pair: (Peer, Peer),
+        number: Option<u32>,
+    ) -> Option<UserBuf> {
+        let offer = self.offers.get_mut(&pair)?;
+        let is_it = number.is_none_or(|number| number == offer.number) && !offer.is_taken;
+        offer.is_taken |= is_it;
+        is_it.then_some(offer.memory)
+    }
+
+    pub(super) fn end_offer(&mut self, pair: (Peer, Peer)) {
+        self.offers.remove(&pair);
+    }
+
+    /// The second of the pair takes an offer of the first, and writes there.
+    pub(super) fn place(&mut self, pair: (Peer, Peer), offer: &Region, from: UserBuf) -> Placed {
+        let Some(memory) = self.take_offer(pair, Some(offer.keys[0])) else {
+            return Placed::Withdrawn;
         };
-        assert_eq!((of, by), (owner, user), "memory was registered for another peer");
-        let ours = what.memory();
-        let theirs = memory.slice(at as usize, ours.len());
+        if self.is_dead(pair.0) || self.refuses() {
+            return Placed::Refused;
+        }
+        memory.copy_from(from);
+        Placed::Done
+    }
+
+    /// Gets the bytes of a message at once, unless transfers are refused.
+    pub(super) fn get_unexpected(
+        &mut self,
+        user: Peer,
+        owner: Peer,
+        key: u32,
+        bytes: usize,
+    ) -> Option<Box<[u8]>> {
+        if self.options.one_sided == Manner::Refused || self.is_dead(owner) {
+            return None;
+        }
+        let mut data = vec![0; bytes].into_boxed_slice();
+        self.memory_of(user, owner, key, Rights::Get).read(0, &mut data);
+        Some(data)
+    }
+
+    fn carry_out(&self, user: Peer, Access { owner, key, at, what }: Access) {
         let needed = match what {
             OneSided::Get(_) => Rights::Get,
             OneSided::Put(_) => Rights::Put,
             OneSided::Atomic(..) => Rights::All,
         };
-        assert!(
-            rights == needed || rights == Rights::All,
-            "memory registered for {rights:?} is used for {needed:?}"
-        );
+        let ours = what.memory();
+        let theirs = self.memory_of(user, owner, key, needed).slice(at as usize, ours.len());
         match what {
             OneSided::Get(_) => ours.copy_from(theirs),
             OneSided::Put(_) => theirs.copy_from(ours),
@@ -349,6 +427,22 @@ impl World {
                 theirs.write(0, &atomic.of(u64::from_ne_bytes(word)).to_ne_bytes());
             }
         }
+    }
+
+    /// Memory that a rank has registered for another one.
+    fn memory_of(&self, user: Peer, owner: Peer, key: u32, needed: Rights) -> UserBuf {
+        let Some(&(of, by, memory, rights)) = self.regions.get(&key) else {
+            panic!(
+                "rank {} uses memory of rank {} that is not registered (any more)",
+                user.0, owner.0
+            )
+        };
+        assert_eq!((of, by), (owner, user), "memory was registered for another peer");
+        assert!(
+            rights == needed || rights == Rights::All,
+            "memory registered for {rights:?} is used for {needed:?}"
+        );
+        memory
     }
 
     /// Whether a rank that wants to sleep has something to wait for actively.

@@ -85,6 +85,16 @@ impl Consumer {
         TransferLock::of(&self.memory).ok()?.filter(|_| !self.is_ready())
     }
 
+    /// Offers memory, which is known by that number, to the producer. No offer is open.
+    pub(crate) fn offer(&self, number: u64) {
+        self.memory.offer().store(number, Ordering::Release);
+    }
+
+    /// Takes the offer back; false if the producer has taken it.
+    pub(crate) fn withdraw(&self, number: u64) -> bool {
+        self.memory.take_offer(number)
+    }
+
     /// Returns the commit word of the next frame, if there is one.
     #[inline(always)]
     pub(crate) fn next_commit(&mut self) -> Result<Option<Commit>, Corrupted> {

@@ -119,6 +119,17 @@ impl RingMemory {
         self.first_word(LINE_GRANULES + 1)
     }
 
+    /// Holds the number of the consumer's offer while no side has taken it, otherwise 0.
+    pub(super) fn offer(&self) -> &AtomicU64 {
+        self.first_word(LINE_GRANULES + 2)
+    }
+
+    /// Takes an offer. The Release of a later one orders it after all accesses to the memory of
+    /// this one.
+    pub(super) fn take_offer(&self, number: u64) -> bool {
+        self.offer().compare_exchange(number, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Holds 1 while the producer waits for space.
     #[inline]
     pub(super) fn producer_waiting(&self) -> &AtomicU64 {

@@ -303,6 +303,11 @@ impl Producer {
         TransferLock::of(&self.memory)
     }
 
+    /// Takes the consumer's offer; false if it has taken it back.
+    pub(crate) fn take_offer(&self, number: u64) -> bool {
+        self.memory.take_offer(number)
+    }
+
     /// Returns the watermark of the next pipelined body.
     #[cfg(not(loom))]
     pub(crate) fn watermark(&self) -> Watermark<'static> {

@@ -69,7 +69,7 @@ pub fn body(tag: u64, len: usize) -> Vec<u8> {
 }
 
 pub fn post(transport: &mut ShmTransport, to: Peer, tag: u64, len: usize) -> Post {
-    let header = Header { context: tag, ..Header::new(Kind::Data) };
+    let header = Header { context: tag, ..Header::new(Kind::Eager) };
     transport
         .post(to, &header, len, |slot| slot.copy_from_slice(&body(tag, len)))
         .expect("the peer is there")
