@@ -195,8 +195,9 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
         let except = if thresholds.reproducible { " except reductions" } else { "" };
         return format!(
             "up to {}{except} in shared memory, on communicators of at most {MAX_FLAGS_RANKS} \
-             ranks; otherwise by {messages}",
-            show_bytes(max)
+             ranks, and up to {} on those of two; otherwise by {messages}",
+            show_bytes(max),
+            show_bytes(max / 2)
         );
     }
     let Some(max) = thresholds.oversubscribed_max.filter(|_| !thresholds.reproducible) else {
