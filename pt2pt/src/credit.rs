@@ -16,6 +16,12 @@ pub(crate) fn cost(bytes: u64) -> u64 {
     bytes.saturating_add(FRAME_OVERHEAD)
 }
 
+/// Returns whether the sender of an envelope has spent credit for it.
+#[inline]
+pub(crate) fn is_credited(header: &Header) -> bool {
+    header.kind != Kind::Rts || header.flags & Header::CREDITED != 0
+}
+
 impl Engine {
     /// Owes the credit of an eager message whose memory is free.
     #[inline]

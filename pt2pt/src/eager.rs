@@ -1,7 +1,8 @@
 //! An envelope arrives with its data, or has to be kept for a receive to come.
 
-use fabric::{Body, Header, Kind, Peer};
+use fabric::{Body, Header, Peer};
 
+use crate::credit::is_credited;
 use crate::engine::Engine;
 use crate::fault::LateReady;
 use crate::message::Head;
@@ -84,7 +85,7 @@ impl Engine {
         }
         if head.key.is_exact() {
             let Head { key, bytes, part_of } = head;
-            let is_credited = header.kind != Kind::Rts || header.flags & Header::CREDITED != 0;
+            let is_credited = is_credited(header);
             self.unexpected
                 .push(key, Arrived { from, part_of, bytes, sequence, is_credited, content });
         }

@@ -11,6 +11,7 @@ use fabric::{
     RequestId, Rights, Token, Transfer,
 };
 
+use crate::credit::is_credited;
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::message::Head;
@@ -44,7 +45,7 @@ impl Engine {
         let sequence = self.count_arrival(from);
         let Some(rts) = Rts::decode(body) else { return };
         let head = Head::of(header, header.length);
-        let is_credited = header.flags & Header::CREDITED != 0;
+        let is_credited = is_credited(header);
         match self.posted.take(&head.key) {
             Some(slot) => {
                 self.fetch(self.requests.id(slot), from, &head, rts);

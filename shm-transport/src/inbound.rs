@@ -124,7 +124,7 @@ impl Inbound {
         }
     }
 
-    /// Records the cost of a body; tells the peer which classes this rank wants to read now.
+    /// Records the cost of a body; tells the peer which classes should be announced now.
     pub(crate) fn record_copies(&mut self, class: usize, copies: Copies, cost: CopyCost) {
         let tuner = self.tuner.get_or_insert_default();
         let before = tuner.wanted();

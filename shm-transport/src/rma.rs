@@ -29,6 +29,17 @@ const USER_KEY: u32 = 2;
 /// First key of user memory that a peer may write once; the second is the number of the offer.
 const OFFER_KEY: u32 = 3;
 
+/// Describes user memory by its first two keys; the others are its length.
+fn describe_user([kind, number]: [u32; 2], memory: UserBuf) -> Region {
+    let len = memory.len() as u64;
+    Region { addr: memory.addr(), keys: [kind, number, len as u32, (len >> 32) as u32] }
+}
+
+/// Describes memory of an offer.
+pub(crate) fn describe_offer(number: u64, memory: UserBuf) -> Region {
+    describe_user([OFFER_KEY, number as u32], memory)
+}
+
 /// Gets bytes into new memory; `None` if `get`, which fills what it is given, does not.
 pub(crate) fn get_boxed(bytes: usize, get: impl FnOnce(UserBuf) -> Transfer) -> Option<Box<[u8]>> {
     let mut data = Box::new_uninit_slice(bytes);
@@ -71,22 +82,15 @@ impl ShmTransport {
 
     /// Describes memory for one-sided access by `peer`; `None` if the route has none.
     pub(crate) fn describe(&self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
-        let (addr, len) = (memory.addr(), memory.len() as u64);
+        let addr = memory.addr();
         let copies = self.caps_of(peer).get_min != u64::MAX;
         match rights {
             Rights::Get => copies.then_some(Region { addr, keys: [RENDEZVOUS_KEY; 4] }),
-            Rights::Put | Rights::All => self.windows.describe(memory).or_else(|| {
-                let keys = [USER_KEY, 0, len as u32, (len >> 32) as u32];
-                copies.then_some(Region { addr, keys })
-            }),
+            Rights::Put | Rights::All => self
+                .windows
+                .describe(memory)
+                .or_else(|| copies.then(|| describe_user([USER_KEY, 0], memory))),
         }
-    }
-
-    /// Describes memory of an offer.
-    pub(crate) fn describe_offer(&self, number: u64, memory: UserBuf) -> Region {
-        let len = memory.len() as u64;
-        let keys = [OFFER_KEY, number as u32, len as u32, (len >> 32) as u32];
-        Region { addr: memory.addr(), keys }
     }
 
     /// Takes an offer of a peer, and writes all of its memory.

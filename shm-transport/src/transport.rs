@@ -10,7 +10,7 @@ use fabric::{
 use crate::connect::ShmTransport;
 use crate::copy_tuner::{self, Copies};
 use crate::inbound::Inbound;
-use crate::rma::{get_boxed, is_message};
+use crate::rma::{describe_offer, get_boxed, is_message};
 
 impl Transport for ShmTransport {
     #[inline]
@@ -122,7 +122,7 @@ impl HybridGet for ShmTransport {
 
     fn offer(&mut self, peer: Peer, memory: UserBuf) -> Option<Region> {
         let number = self.inbound_from(peer)?.open_offer(memory)?;
-        Some(self.describe_offer(number, memory))
+        Some(describe_offer(number, memory))
     }
 
     fn withdraw(&mut self, peer: Peer) -> bool {

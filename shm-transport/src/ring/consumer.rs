@@ -218,7 +218,7 @@ impl Consumer {
         self.memory.read_cost().store(word, Ordering::Relaxed);
     }
 
-    /// Tells the producer which classes of bodies the consumer wants to read by itself.
+    /// Tells the producer which classes of bodies the consumer wants to have announced.
     pub(crate) fn want_classes(&mut self, classes: u64) {
         self.memory.wanted_classes().store(classes, Ordering::Relaxed);
     }

@@ -99,7 +99,7 @@ impl RingMemory {
         unsafe { &*self.at(0).cast::<AtomicU64>().add(1) }
     }
 
-    /// Holds the classes of bodies that the consumer wants to read by itself; see `copy_tuner`.
+    /// Holds the classes of bodies that the consumer wants to have announced; see `copy_tuner`.
     #[inline]
     pub(super) fn wanted_classes(&self) -> &AtomicU64 {
         self.first_word(1)

@@ -210,7 +210,7 @@ impl Producer {
         self.memory.read_cost().load(Ordering::Relaxed)
     }
 
-    /// Returns the classes of bodies that the consumer wants to read by itself.
+    /// Returns the classes of bodies that the consumer wants to have announced.
     pub(crate) fn wanted_classes(&self) -> u64 {
         self.memory.wanted_classes().load(Ordering::Relaxed)
     }
