@@ -51,9 +51,12 @@ pub enum Algorithm {
     Scattered,
     /// In a collective segment, by the last rank to arrive.
     SegmentCounter,
+    /// In a collective segment, by rank 0.
+    SegmentRoot,
     /// In a collective segment, each rank for itself.
     SegmentFlags,
-    /// In a collective segment, piece by piece, each rank for its part of each.
+    /// In a collective segment, piece by piece: an allreduce with flags, each rank for its part of
+    /// each; a broadcast where ranks share processors.
     SegmentPieces,
     /// Within hosts, and between them by one rank of each host.
     Leaders,
@@ -80,7 +83,7 @@ pub(crate) struct Limits {
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 22] = [
+    pub const NAMES: [(&'static str, Algorithm); 23] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
@@ -97,6 +100,7 @@ impl Algorithm {
         ("neighbor-exchange", Algorithm::NeighborExchange),
         ("scattered", Algorithm::Scattered),
         ("segment-counter", Algorithm::SegmentCounter),
+        ("segment-root", Algorithm::SegmentRoot),
         ("segment-flags", Algorithm::SegmentFlags),
         ("segment-pieces", Algorithm::SegmentPieces),
         ("leaders", Algorithm::Leaders),
@@ -120,7 +124,10 @@ impl Algorithm {
     pub(crate) fn uses_segment(self) -> bool {
         matches!(
             self,
-            Algorithm::SegmentCounter | Algorithm::SegmentFlags | Algorithm::SegmentPieces
+            Algorithm::SegmentCounter
+                | Algorithm::SegmentRoot
+                | Algorithm::SegmentFlags
+                | Algorithm::SegmentPieces
         )
     }
 
@@ -143,8 +150,10 @@ impl Algorithm {
             (_, Leaders | Lanes | PipelinedLanes | Fan) => self.can_compose(args, pos),
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
+            (CollArgs::Bcast { data, .. }, SegmentPieces) => data.bytes() > 0,
             (_, SegmentPieces) => segment_pieces::can(args, pos.size),
             (CollArgs::Barrier, Linear) => true,
+            (CollArgs::Barrier, SegmentRoot) => pos.size > 1,
             (
                 CollArgs::Barrier
                 | CollArgs::Bcast { .. }
@@ -213,6 +222,9 @@ impl Algorithm {
             {
                 segment_counter::blocks(b, args, pos);
             }
+            CollArgs::Bcast { root, data } if self == Algorithm::SegmentPieces => {
+                segment_counter::bcast_in_pieces(b, pos, root, data);
+            }
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
             _ if self == Algorithm::SegmentPieces => segment_pieces::write(b, args, pos),
             CollArgs::Barrier
@@ -260,6 +272,7 @@ impl Algorithm {
     fn write_barrier(self, b: &mut Builder, pos: Position) {
         match self {
             Algorithm::SegmentCounter => segment_counter::barrier(b),
+            Algorithm::SegmentRoot => segment_counter::barrier_root_last(b, pos),
             Algorithm::Linear => barrier::linear(b, pos),
             _ => barrier::dissemination(b, pos),
         }

@@ -162,10 +162,20 @@ pub enum SegSync {
     SignalEarly,
     /// This rank arrives. The steps are run by the last member to arrive.
     Arrive,
+    /// This rank arrives before this member, which the last one of these wakes. No steps.
+    ArriveBefore(u16),
     /// Its steps run when the segment's round is complete.
     WaitAll,
     /// This rank leaves the segment's round; later steps belong to the next one. No steps.
     Next,
+}
+
+impl SegSync {
+    /// Returns whether this rank arrives.
+    #[inline]
+    pub fn arrives(self) -> bool {
+        matches!(self, SegSync::Arrive | SegSync::ArriveBefore(_) | SegSync::SignalEarly)
+    }
 }
 
 /// Where a round ends in the lists of the schedule; it starts where the one before it ended.

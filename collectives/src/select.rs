@@ -86,11 +86,13 @@ impl Selection {
         rules_of_data(t, from, &mut rules);
         rules_of_reductions(t, from, &mut rules);
         if max.is_some() {
-            let algorithms = [Algorithm::SegmentCounter, Algorithm::Linear];
+            let algorithms = [Algorithm::SegmentRoot, Algorithm::SegmentCounter, Algorithm::Linear];
             rules.extend(algorithms.map(|by| rule(CollectiveKind::Barrier, 0, 0, by)));
         }
         let has_counter = t.shm && max.is_some();
-        rules.retain(|rule| has_counter || rule.algorithm != Algorithm::SegmentCounter);
+        let counts =
+            |algorithm| matches!(algorithm, Algorithm::SegmentCounter | Algorithm::SegmentRoot);
+        rules.retain(|rule| has_counter || !counts(rule.algorithm));
         let limits = Limits {
             window: t.window.max(2),
             reproducible: t.reproducible,
@@ -158,14 +160,20 @@ impl Selection {
                 segment_flags::slot_bytes(args, pos.size) <= max
             }
             Algorithm::SegmentCounter => {
-                segment_counter::slot_bytes(args, pos.size) <= self.oversubscribed_max
+                segment_counter::slot_bytes(args, pos.size) <= self.counter_max(kind)
+            }
+            Algorithm::SegmentPieces if kind == CollectiveKind::Bcast => {
+                bytes <= self.oversubscribed_max.saturating_mul(BCAST_PIECES_MAX)
             }
             Algorithm::SegmentPieces => bytes <= self.shm_pieces_max,
             _ => true,
         };
         let may_use = |algorithm| match segment {
             SegmentUse::Nothing => false,
-            SegmentUse::FewRounds => algorithm != Algorithm::SegmentPieces,
+            // Rank 0 may compute when the last one has arrived.
+            SegmentUse::FewRounds => {
+                !matches!(algorithm, Algorithm::SegmentPieces | Algorithm::SegmentRoot)
+            }
             SegmentUse::Anything => true,
         };
         // Rules of a configuration give way to it.
@@ -188,6 +196,17 @@ impl Selection {
                 && can(rule.algorithm)
         };
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
+    }
+
+    /// Returns the most bytes of a call in a segment whose members count in one word. A root that
+    /// gives to all writes its data once, where messages copy it for each.
+    fn counter_max(&self, kind: CollectiveKind) -> u64 {
+        match kind {
+            CollectiveKind::Bcast | CollectiveKind::Scatter => {
+                self.oversubscribed_max.saturating_mul(3)
+            }
+            _ => self.oversubscribed_max,
+        }
     }
 
     /// The selection for a communicator: that of one host where all its ranks are on one.
@@ -503,6 +522,9 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
 
 /// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.
 const SCATTER_MIN: u64 = 32 << 10;
+/// Where ranks share processors: broadcasts of up to so many times
+/// [`Thresholds::oversubscribed_max`] go through the segment.
+const BCAST_PIECES_MAX: u64 = 64;
 /// Ranks from which on none of them sends to all others: each would need a connection.
 const MANY: u32 = 129;
 /// Bytes of each of many hosts from which on an allgather goes by lanes.
@@ -526,11 +548,12 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         Rule { ranks: 9, rank_bytes: PART_MIN, ..between_hosts(Of::Bcast, Scattered) },
         Rule { ranks: 9, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, ScatterDoubling) },
         Rule { ranks: 3, host_bytes: SCATTER_MIN, ..between_hosts(Of::Bcast, Scattered) },
+        rule(Of::Bcast, 0, 0, SegmentCounter),
+        rule(Of::Bcast, from, 0, SegmentPieces),
         rule(Of::Bcast, t.bcast_long.max(from), 4, ScatterRing),
         between_hosts(Of::Barrier, Radix),
         between_hosts(Of::Bcast, Radix),
         rule(Of::Bcast, from, 0, Binomial),
-        rule(Of::Bcast, 0, 0, SegmentCounter),
         rule(Of::Bcast, 0, 0, Linear),
         rule(Of::Gather, 0, 0, SegmentCounter),
         rule(Of::Scatter, 0, 0, SegmentCounter),
@@ -595,6 +618,10 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
                 Rule { bytes: HALVING_MIN, ..between_hosts(kind, Halving) },
                 between_hosts(kind, Radix),
             ]);
+        }
+        if from > 0 {
+            // Ranks that share processors would wait for each other in each step.
+            rules.push(rule(Of::Reduce, from, 0, Linear));
         }
         rules.extend([
             rule(Of::Reduce, t.reduce_long.max(from), 3, Ring),

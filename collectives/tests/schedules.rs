@@ -5,7 +5,8 @@ mod placement;
 mod random;
 
 use collectives::{
-    Algorithm, CollArgs, Extent, Position, Rule, Schedule, Selection, Space, Thresholds, Ty,
+    Algorithm, CollArgs, Extent, Position, Rule, Schedule, SegmentUse, Selection, Space,
+    Thresholds, Ty,
 };
 use fabric::CollectiveKind;
 use model::{Memory, RankModel, Type};
@@ -657,8 +658,13 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     let sum = |input| CollArgs::Allreduce { input, output: input, commutative: true };
     let pos = Position::new(0, 6);
     let chosen = |args: &CollArgs, has_segment| selection.choose(args, pos, has_segment);
-    for args in [CollArgs::Barrier, CollArgs::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))]
-    {
+    let barrier = |may| selection.choose(&CollArgs::Barrier, pos, may);
+    assert_eq!(
+        [SegmentUse::Anything, SegmentUse::FewRounds, SegmentUse::Nothing].map(barrier),
+        [Algorithm::SegmentRoot, Algorithm::SegmentCounter, Algorithm::Linear],
+        "rank 0 may compute while a barrier that does not block waits for it"
+    );
+    for args in [CollArgs::Bcast { root: 1, data: run(12, 8) }, sum(run(12, 8))] {
         assert_eq!(
             (chosen(&args, true), chosen(&args, false)),
             (Algorithm::SegmentCounter, Algorithm::Linear)
@@ -674,7 +680,7 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     let kind = CollectiveKind::Alltoall;
     for args in [
         CollArgs::Gather { root: 1, own: Some(run(12, 8)), all: None },
-        CollArgs::Scatter { root: 1, all: None, own: Some(run(2, 8)) },
+        CollArgs::Scatter { root: 1, all: None, own: Some(run(6, 8)) },
         CollArgs::Allgather { own: None, all: run(72, 8) },
         CollArgs::Alltoall { kind, from: Some(&blocks), to: &blocks },
     ] {
@@ -683,7 +689,7 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     }
     for args in [
         CollArgs::Gather { root: 1, own: Some(run(13, 8)), all: None },
-        CollArgs::Scatter { root: 1, all: None, own: Some(run(3, 8)) },
+        CollArgs::Scatter { root: 1, all: None, own: Some(run(7, 8)) },
         CollArgs::Allgather { own: None, all: run(78, 8) },
         CollArgs::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&blocks), to: &blocks },
     ] {

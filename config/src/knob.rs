@@ -313,7 +313,7 @@ knobs! {
     COLL_REDUCE_SCATTER_LONG: Bytes = Row::bytes("coll.reduce_scatter_long", 128 * K, 0..=G,
         "smallest vector of a reduce_scatter that goes pairwise");
     COLL_OVERSUBSCRIBED_MAX: Bytes = Row::bytes("coll.oversubscribed_max", 64 * K, 0..=G,
-        "with more ranks than cores on one host, most data of a rank in a collective that goes through a collective segment (slots: 32 KiB a rank, at most 192 KiB in all, at least 1 KiB); barriers, broadcasts and reductions that find no space there go straight to and from one rank")
+        "with more ranks than cores on one host, most data of a rank in a collective that goes through a collective segment (slots: 32 KiB a rank, at most 192 KiB in all, at least 1 KiB; what a root gives to all: 3 times as much, broadcasts that block 64 times as much, in pieces); barriers, broadcasts and reductions that find no space there go straight to and from one rank")
         .formerly("coll.crowded_short");
     RMA_SHM: Switch = Row::switch("rma.shm", true,
         "access windows of ranks on one host by loads, stores and processor atomics, and lock them in shared memory, instead of by messages to the target");

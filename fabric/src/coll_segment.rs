@@ -51,6 +51,17 @@ pub const SIGNATURE_BITS: u32 = 48;
 /// Bits that a member may add above its signature: they are compared with it, but cannot be read.
 pub const DIGEST_BITS: u32 = 8;
 
+/// The members that an arrival wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakes {
+    /// None of them.
+    None,
+    /// All that sleep.
+    All,
+    /// This one, if all others have arrived now. With flags, where that is not known: all.
+    Last(u32),
+}
+
 /// A collective segment as one member sees it. Members are named by their rank in the communicator.
 pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// Begins this member's next round; its number.
@@ -72,10 +83,10 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most
     /// [`SIGNATURE_BITS`], and above it a digest of at most [`DIGEST_BITS`] of what it called
-    /// without the segment before; `notify` wakes members that wait for this one
+    /// without the segment before; `wakes` are members that wait for this one
     /// ([`CollSegment::agrees`]).
     /// Returns true for the last member to arrive, which must complete the round; never with flags.
-    fn arrive(&self, round: u64, signature: u64, notify: bool) -> bool;
+    fn arrive(&self, round: u64, signature: u64, wakes: Wakes) -> bool;
 
     /// Returns whether a member has this signature and digest, and had this member's signature
     /// in the round before;

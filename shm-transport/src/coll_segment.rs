@@ -45,6 +45,8 @@ use std::sync::Arc;
 use fabric::UserBuf;
 #[cfg(not(loom))]
 use fabric::coll_segment::MAX_FLAGS_RANKS;
+#[cfg(not(loom))]
+use fabric::coll_segment::Wakes;
 
 use self::counter::Counter;
 use self::flags::Flags;
@@ -80,9 +82,9 @@ pub(crate) trait Counting: std::fmt::Debug + Send + Sync + 'static {
     /// True when no member still reads this member's slot of the round's set.
     fn is_free(&self, round: u64) -> bool;
 
-    /// Publishes this member's slot and signature. True for the last member to arrive, if this
-    /// way of counting has one.
-    fn arrive(&self, round: u64, signature: u64) -> bool;
+    /// Publishes this member's slot and signature. Returns how many members have not arrived, if
+    /// this way of counting knows.
+    fn arrive(&self, round: u64, signature: u64) -> Option<u64>;
 
     /// The signatures of all members.
     fn signatures(&self) -> &impl Signed;
@@ -290,6 +292,15 @@ impl<C: Counting> CollSegment<C> {
         }
     }
 
+    /// Wakes one member of those that count in one word, if it sleeps.
+    #[inline]
+    fn notify_one(&self, member: u32) {
+        fence(Ordering::SeqCst);
+        // Its own event count is not in the list.
+        let before_me = member < self.counting.signatures().me();
+        self.event_counts[member as usize - usize::from(!before_me)].notify();
+    }
+
     /// Announces to valgrind that other members write this set: their slots have other sizes.
     #[inline]
     fn mark_defined(&self, round: u64) {
@@ -321,13 +332,16 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
     }
 
     #[inline]
-    fn arrive(&self, round: u64, signature: u64, notify: bool) -> bool {
+    fn arrive(&self, round: u64, signature: u64, wakes: Wakes) -> bool {
         self.mark_defined(round);
-        let is_last = self.counting.arrive(round, signature);
-        if notify {
-            self.notify();
+        let left = self.counting.arrive(round, signature);
+        match (wakes, left) {
+            (Wakes::None, _) => {}
+            (Wakes::Last(member), Some(1)) => self.notify_one(member),
+            (Wakes::Last(_), Some(_)) => {}
+            (Wakes::All | Wakes::Last(_), _) => self.notify(),
         }
-        is_last
+        left == Some(0)
     }
 
     #[inline]

@@ -36,24 +36,35 @@ pub fn binomial(
     }
 }
 
+/// Bytes of operands that the root of a linear reduction has at once, unless one is longer.
+const LANDING_BYTES: u64 = 16 << 20;
+
 /// Straight from each rank to the root, which combines in rank order from the last
 /// rank down.
 pub fn linear(b: &mut Builder, pos: Position, root: u32, input: Extent, output: Option<Extent>) {
     let (Some(output), true) = (output, pos.rank == root) else { return b.send(root, input) };
-    let mut operand = |rank: u32| {
-        if rank == root {
-            return input;
-        }
-        let landing = b.like(input, input.count);
-        b.recv(rank, landing);
-        landing
-    };
-    let operands: Vec<Extent> = (0..pos.size).map(&mut operand).collect();
-    let Some((&last, before)) = operands.split_last() else { return };
+    let last = pos.size - 1;
     // The input must not be written, the landed operands may be.
-    let result = if root == pos.size - 1 { output } else { last };
-    b.copy(last, result);
-    before.iter().rev().for_each(|&left| b.reduce(left, result));
+    let result = if root == last { output } else { b.like(input, input.count) };
+    match root == last {
+        true => b.copy(input, result),
+        false => b.recv(last, result),
+    }
+    let at_once = (LANDING_BYTES / input.bytes().max(1)).clamp(1, u64::from(last.max(1)));
+    let landings: Vec<Extent> =
+        (0..at_once.min(last.into())).map(|_| b.like(input, input.count)).collect();
+    let others: Vec<u32> = (0..last).rev().collect();
+    for ranks in others.chunks(landings.len().max(1)) {
+        let mut operand = |(&rank, &landing): (&u32, &Extent)| {
+            if rank == root {
+                return input;
+            }
+            b.recv(rank, landing);
+            landing
+        };
+        let operands: Vec<Extent> = ranks.iter().zip(&landings).map(&mut operand).collect();
+        operands.into_iter().for_each(|left| b.reduce(left, result));
+    }
     b.copy(result, output);
 }
 

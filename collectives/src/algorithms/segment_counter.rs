@@ -12,19 +12,20 @@ use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
-use crate::schedule::SegSync;
-use crate::shape::{Extent, Shape, Space, Ty, joined};
+use crate::schedule::{Awaited, SegSync};
+use crate::shape::{Extent, Shape, Space, Ty, joined, piece};
 
 /// Returns whether the data fits into a slot, laid out as in the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {
     match args {
         CollArgs::Barrier => true,
-        CollArgs::Bcast { data, .. } => fits(data.bytes(), size),
+        // The root alone writes: all slots are its own.
+        CollArgs::Bcast { data, .. } => data.bytes() <= SLOTS_BYTES,
+        CollArgs::Scatter { .. } => slot_bytes(args, size) <= SLOTS_BYTES,
         CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
             input.shape.gapless && fits(input.bytes(), size)
         }
         CollArgs::Gather { .. }
-        | CollArgs::Scatter { .. }
         | CollArgs::Allgather { .. }
         | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. } => {
             fits(slot_bytes(args, size), size)
@@ -67,10 +68,42 @@ pub fn barrier(b: &mut Builder) {
     b.sync(SegSync::WaitAll);
 }
 
+/// A barrier in which rank 0 arrives last. It goes on at once, and the others need a processor
+/// first; therefore its data is there when they come to a call in which it is the root.
+pub fn barrier_root_last(b: &mut Builder, pos: Position) {
+    b.sync(SegSync::Acquire);
+    match pos.rank {
+        0 => {
+            b.sync(SegSync::WaitFor(Awaited::range(1, pos.size - 1)));
+            b.sync(SegSync::Arrive);
+        }
+        _ => b.sync(SegSync::ArriveBefore(0)),
+    }
+    b.sync(SegSync::WaitAll);
+}
+
+/// A broadcast of more than a round has space for. The root is up to two pieces ahead of the rank
+/// that is last; therefore each rank runs once for two of them.
+pub fn bcast_in_pieces(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    let bytes = b.bytes_of(data);
+    if pos.rank == root {
+        b.copy(data, bytes);
+    }
+    // Equal ones: a short last piece would cost as many changes of processes as a long one.
+    let pieces = bytes.count.div_ceil(SLOTS_BYTES);
+    for index in 0..pieces {
+        b.segment_stage();
+        bcast(b, pos, root, bytes.range(&piece(bytes.count, pieces, index)));
+    }
+    if pos.rank != root {
+        b.round();
+        b.copy(bytes, data);
+    }
+}
+
 /// The root waits for no rank, the others wait for the root only.
 pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
-    let slot = Extent::new(Space::CollSegment, Ty::BYTES, data.bytes(), Shape::BYTE);
-    let shared = Extent { disp: slot_at(root, data.bytes()), ..slot };
+    let shared = dense(0, 1, data.bytes());
     b.reserve_slot(data.bytes());
     if pos.rank == root {
         b.sync(SegSync::Acquire);

@@ -1,6 +1,7 @@
 //! How far a collective has come in its schedule, and what runs without messages: local steps and
 //! the synchronisation with the other members of a collective segment.
 
+use fabric::coll_segment::Wakes;
 use objects::scratch::Scratch;
 use objects::{Area, Buffer, Datatype, Op, Operands};
 
@@ -97,7 +98,8 @@ impl Cursor {
     pub(super) fn is_due(&self, plan: &Plan, sync: SegSync) -> bool {
         let Some(segment) = plan.segment() else { return sync == SegSync::None };
         match sync {
-            SegSync::None | SegSync::Arrive | SegSync::SignalEarly | SegSync::Next => true,
+            SegSync::None | SegSync::Next => true,
+            SegSync::Arrive | SegSync::ArriveBefore(_) | SegSync::SignalEarly => true,
             SegSync::Acquire => segment.is_ready(self.segment_round),
             SegSync::WaitFor(awaited) => {
                 let has_arrived =
@@ -135,8 +137,13 @@ impl Cursor {
             SegSync::WaitAll => {
                 segment.mismatch(round, signature).map_or(SyncResult::Run, SyncResult::Mismatch)
             }
-            SegSync::Arrive | SegSync::SignalEarly => {
-                match segment.arrive(round, signature, sync == SegSync::SignalEarly) {
+            SegSync::Arrive | SegSync::ArriveBefore(_) | SegSync::SignalEarly => {
+                let wakes = match sync {
+                    SegSync::ArriveBefore(last) => Wakes::Last(last.into()),
+                    SegSync::SignalEarly => Wakes::All,
+                    _ => Wakes::None,
+                };
+                match segment.arrive(round, signature, wakes) {
                     true => SyncResult::Run,
                     false => SyncResult::Skip,
                 }
@@ -159,7 +166,7 @@ impl Cursor {
         before
             .map(|round| round.sync)
             .take_while(|sync| *sync != SegSync::Next)
-            .any(|sync| matches!(sync, SegSync::Arrive | SegSync::SignalEarly))
+            .any(SegSync::arrives)
     }
 
     /// Takes a failed collective through what it has left of its rounds of the segment, so that all
@@ -182,7 +189,7 @@ impl Cursor {
             let round = self.segment_round;
             if !*has_arrived {
                 *has_arrived = true;
-                if segment.arrive(round, signature::failed(self.signature), true) {
+                if segment.arrive(round, signature::failed(self.signature), Wakes::All) {
                     segment.complete(round);
                 }
                 continue;
@@ -316,7 +323,7 @@ impl Cursor {
     #[inline]
     pub(super) fn next_round(&mut self, plan: &Plan, sync: SegSync) {
         if let Some(segment) = plan.segment()
-            && let SegSync::Arrive | SegSync::SignalEarly = sync
+            && sync.arrives()
         {
             segment.complete(self.segment_round);
         }

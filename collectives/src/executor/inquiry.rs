@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use fabric::coll_segment::Wakes;
 use fabric::{CollSegment, Collective, CollectiveKind, HybridGet, Peer};
 use objects::LatestCall;
 use pt2pt::{CollectiveCall, Engine, Fault, Notice};
@@ -292,7 +293,7 @@ fn catch_up(segment: &dyn CollSegment, theirs: u64, sequence: i32) -> bool {
     }
     for round in (begun..begun + behind).take_while(|round| segment.is_ready(*round)) {
         segment.next_round();
-        if segment.arrive(round, signature::gave_up(sequence), true) {
+        if segment.arrive(round, signature::gave_up(sequence), Wakes::All) {
             segment.complete(round);
         }
         segment.leave(round);

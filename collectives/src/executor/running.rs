@@ -8,6 +8,7 @@
 //! is taken. What a failed one has left to do in its segment is an entry of its own, which is
 //! *leaving*.
 
+use fabric::coll_segment::Wakes;
 use fabric::{Collective, HybridGet, Peer};
 use objects::scratch::Scratch;
 use objects::{Buffer, Op};
@@ -393,7 +394,7 @@ impl Running {
         if let SegSync::WaitFor(_) = sync {
             // No member waits for data of this one: they may see what it called.
             self.has_arrived = true;
-            if segment.arrive(round, self.cursor.signature, true) {
+            if segment.arrive(round, self.cursor.signature, Wakes::All) {
                 // The other members wait for all to arrive.
                 segment.complete(round);
             }

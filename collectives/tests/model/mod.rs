@@ -191,7 +191,7 @@ impl RankModel {
                 return false;
             }
             SegSync::WaitAll if !segment.is_complete(round) => return false,
-            SegSync::Arrive | SegSync::SignalEarly => {
+            _ if sync.arrives() => {
                 if segment.arrive(round, me) {
                     self.run_locals(0, reduce);
                     segment.complete(round);

@@ -70,12 +70,12 @@ impl Counting for Counter {
     }
 
     #[inline]
-    fn arrive(&self, round: u64, signature: u64) -> bool {
+    fn arrive(&self, round: u64, signature: u64) -> Option<u64> {
         self.signatures.publish(round, signature);
         // Release: the last member sees this one's slot and signature, and that it has read the
         // others' slots. Acquire: this may be the last member.
         let before = self.arrival_count(round).arrived.fetch_add(1, Ordering::AcqRel);
-        before + 1 == u64::from(self.signatures.members())
+        Some(u64::from(self.signatures.members()) - before - 1)
     }
 
     #[inline]

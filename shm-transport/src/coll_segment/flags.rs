@@ -63,9 +63,9 @@ impl Counting for Flags {
 
     /// Never true: no member is the last.
     #[inline]
-    fn arrive(&self, round: u64, signature: u64) -> bool {
+    fn arrive(&self, round: u64, signature: u64) -> Option<u64> {
         self.signatures.publish(round, signature);
-        false
+        None
     }
 
     #[inline]

@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use fabric::coll_segment::Wakes;
+
 use crate::{Segment, SyncKind};
 
 const KINDS: [SyncKind; 2] = [SyncKind::Counter, SyncKind::Flags];
@@ -35,13 +37,13 @@ fn members_share_memory_and_segments_are_apart() {
             assert!(one.is_ready(round) && !one.is_ready(round + 1) && !one.is_complete(round));
             // Beyond the flag, which lies in the first bytes of a slot of that kind.
             one.slots(round).write(16, &round.to_le_bytes());
-            assert!(!one.arrive(round, 7, true));
+            assert!(!one.arrive(round, 7, Wakes::All));
             let seen = (other.signature_of(round, 0), other.signature_of(round, 1));
             assert_eq!(seen, (Some(7), None));
             let mut seen = [0; 8];
             other.slots(round).read(16, &mut seen);
             assert_eq!(u64::from_le_bytes(seen), round);
-            let is_last = other.arrive(round, 7 + round % 2, false);
+            let is_last = other.arrive(round, 7 + round % 2, Wakes::None);
             assert_eq!(is_last, sync == SyncKind::Counter);
             if is_last {
                 other.complete(round);
@@ -72,7 +74,7 @@ fn a_segment_is_new_for_other_members_when_all_leases_are_back() {
             for round in 0..3 {
                 assert!(views.iter().all(|view| view.next_round() == round));
                 assert!(views.iter().all(|view| view.is_ready(round) && !view.is_complete(round)));
-                let last = views.iter().filter(|view| view.arrive(round, 7, false)).count();
+                let last = views.iter().filter(|view| view.arrive(round, 7, Wakes::None)).count();
                 if sync == SyncKind::Counter {
                     assert!(last == 1 && !views[0].is_complete(round));
                     views[0].complete(round);
