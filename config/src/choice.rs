@@ -98,6 +98,23 @@ impl Choice for Registration {
     const WORDS: &'static [&'static str] = &["auto", "userfaultfd", "odp", "none"];
 }
 
+/// When RDMA operations go by dynamically connected transport, where adapters have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DynamicTransport {
+    /// In jobs with more peers than connections.
+    Auto,
+    /// Always, to peers without a connection.
+    On,
+    /// Never.
+    Off,
+}
+
+impl Choice for DynamicTransport {
+    const ALL: &'static [DynamicTransport] =
+        &[DynamicTransport::Auto, DynamicTransport::On, DynamicTransport::Off];
+    const WORDS: &'static [&'static str] = &["auto", "on", "off"];
+}
+
 /// The threads that make progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressMode {
@@ -126,6 +143,7 @@ mod tests {
         has_a_word_for_each_value::<RoceVersion>();
         has_a_word_for_each_value::<Rendezvous>();
         has_a_word_for_each_value::<Registration>();
+        has_a_word_for_each_value::<DynamicTransport>();
         has_a_word_for_each_value::<ProgressMode>();
     }
 }

@@ -8,7 +8,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::choice::{
-    Choice, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy,
+    Choice, DynamicTransport, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion,
+    SingleCopy,
 };
 use crate::value::{Kind, Value};
 
@@ -252,6 +253,8 @@ knobs! {
         "RDMA connections that a process keeps at once; messages of further peers go by unreliable datagrams, which are acknowledged and repeated");
     VERBS_CONNECT_AFTER: Count = Row::count("verbs.connect_after", "messages", 16, 0..=1_000_000,
         "messages to a peer by unreliable datagrams after which it gets a connection, while there is space for one");
+    VERBS_DYNAMIC: DynamicTransport = Row::choice("verbs.dynamic",
+        "large messages and RMA operations to peers without an RDMA connection go by dynamically connected transport, which adapters of the mlx5 driver have (auto: in jobs with more peers than verbs.connections)");
     VERBS_EAGER_RDMA_PEERS: Count = Row::count("verbs.eager_rdma_peers", "peers", 8, 0..=1024,
         "peers, the most active ones, that may write small messages straight into this process's memory (eager RDMA), which it polls while it does not sleep (0: none, in either direction)")
         .formerly("verbs.rings");

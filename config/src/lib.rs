@@ -27,7 +27,8 @@ mod origin;
 mod value;
 
 pub use choice::{
-    Choice, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion, SingleCopy,
+    Choice, DynamicTransport, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion,
+    SingleCopy,
 };
 pub use error::KnobError;
 pub use knob::{Bytes, Count, Index, Key, Knob, Name, SizeOrAuto, Switch, TABLE, Time};

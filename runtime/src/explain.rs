@@ -149,9 +149,13 @@ fn by_verbs(rails: &Rails, caps: &Caps) -> String {
         Registration::Odp => "the device pages buffers in (ODP)",
         Registration::Auto | Registration::None => "buffers are registered for each message",
     };
+    let dynamic = match rails.is_dynamic() {
+        true => ", to peers without a connection by dynamically connected transport",
+        false => "",
+    };
     let kernel = if rails.is_emulated() { "; the kernel emulates the adapter" } else { "" };
     format!(
-        "{}{reason}{kernel}; eager up to {}; above that rendezvous, {large}; {registration}",
+        "{}{reason}{kernel}; eager up to {}; above that rendezvous, {large}{dynamic}; {registration}",
         ports.join(" and "),
         show_bytes(caps.eager as u64)
     )

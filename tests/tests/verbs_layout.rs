@@ -9,8 +9,12 @@ use std::path::Path;
 use std::process::Command;
 
 use verbs_transport::ibv::layout::*;
+use verbs_transport::ibv::mlx5::{
+    DcInitAttr, MLX5_INIT_MASK_DC, Mlx5QpEx, Mlx5QpInitAttr, QP_TYPE_DRIVER, QpEx, QpInitAttrEx,
+    WholeQp, dc_type, init_mask, send_ops,
+};
 
-const HEADER: &str = "/usr/include/infiniband/verbs.h";
+const HEADER: &str = "/usr/include/infiniband/mlx5dv.h";
 
 /// An expression of C and what it must be.
 type Fact = (String, i64);
@@ -80,6 +84,13 @@ fn structures() -> Vec<Fact> {
             general_caps; rc_odp_caps = "per_transport_caps.rc_odp_caps", uc_odp_caps = "per_transport_caps.uc_odp_caps",
             ud_odp_caps = "per_transport_caps.ud_odp_caps"
         }
+        QpInitAttrEx = "ibv_qp_init_attr_ex" {
+            qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, comp_mask, pd, xrcd, create_flags,
+            max_tso_header, rwq_ind_tbl, source_qpn, send_ops_flags
+        }
+        Mlx5QpInitAttr = "mlx5dv_qp_init_attr" { comp_mask, create_flags, dc_init_attr, send_ops_flags }
+        DcInitAttr = "mlx5dv_dc_init_attr" { dc_type, dct_access_key }
+        WholeQp = "ibv_qp" { state, qp_type; public = "context" }
         Context = "ibv_context" {}
         Mr = "ibv_mr" { context, pd, addr, length, handle, lkey, rkey }
         CompChannel = "ibv_comp_channel" { context, fd, refcnt }
@@ -92,6 +103,11 @@ fn structures() -> Vec<Fact> {
         }
         DeviceAttrEx = "ibv_device_attr_ex" { orig_attr, comp_mask, odp_caps }
         Device = "ibv_device" { node_type, transport_type, ibdev_path }
+        QpEx = "ibv_qp_ex" {
+            qp_base, comp_mask, wr_id, wr_flags, wr_atomic_cmp_swp, wr_atomic_fetch_add, wr_rdma_read, wr_rdma_write,
+            wr_set_sge, wr_start, wr_complete
+        }
+        Mlx5QpEx = "mlx5dv_qp_ex" { comp_mask, wr_set_dc_addr }
         Pd = "ibv_pd" { context }
         Cq = "ibv_cq" { context, channel, cq_context, handle, cqe }
         Srq = "ibv_srq" { context }
@@ -185,6 +201,11 @@ fn numbers() -> Vec<Fact> {
         wc_status::RETRY_EXC_ERR = "IBV_WC_RETRY_EXC_ERR",
         wc_flags::GRH = "IBV_WC_GRH",
         wc_opcode::RECV = "IBV_WC_RECV",
+        QP_TYPE_DRIVER = "IBV_QPT_DRIVER",
+        init_mask::PD = "IBV_QP_INIT_ATTR_PD",
+        init_mask::SEND_OPS_FLAGS = "IBV_QP_INIT_ATTR_SEND_OPS_FLAGS",
+        dc_type::DCT = "MLX5DV_DCTYPE_DCT",
+        dc_type::DCI = "MLX5DV_DCTYPE_DCI",
         event::CQ_ERR = "IBV_EVENT_CQ_ERR",
         event::QP_FATAL = "IBV_EVENT_QP_FATAL",
         event::QP_REQ_ERR = "IBV_EVENT_QP_REQ_ERR",
@@ -195,6 +216,15 @@ fn numbers() -> Vec<Fact> {
         event::LID_CHANGE = "IBV_EVENT_LID_CHANGE",
         event::SRQ_ERR = "IBV_EVENT_SRQ_ERR",
         event::GID_CHANGE = "IBV_EVENT_GID_CHANGE",
+    }
+    for (c, number) in [
+        ("IBV_QP_EX_WITH_RDMA_WRITE", send_ops::RDMA_WRITE),
+        ("IBV_QP_EX_WITH_RDMA_READ", send_ops::RDMA_READ),
+        ("IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP", send_ops::ATOMIC_CMP_AND_SWP),
+        ("IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD", send_ops::ATOMIC_FETCH_AND_ADD),
+        ("MLX5DV_QP_INIT_ATTR_MASK_DC", MLX5_INIT_MASK_DC),
+    ] {
+        facts.push((format!("(long){c}"), number as i64));
     }
     facts
 }
@@ -211,7 +241,7 @@ fn layouts_and_numbers_are_those_of_the_systems_header() {
     let lines: String =
         facts.iter().map(|(c, _)| format!("  printf(\"%ld\\n\", (long)({c}));\n")).collect();
     let text = format!(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\nint main(void) {{\n{lines}  return 0;\n}}\n"
+        "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/mlx5dv.h>\nint main(void) {{\n{lines}  return 0;\n}}\n"
     );
     std::fs::write(&source, text).expect("the C program is written");
     let compiled =

@@ -33,7 +33,7 @@ pub(crate) fn send(engine: &mut Engine, qp: &mut Qp, wqe: &Wqe, now: Instant) {
 
 /// Receives a datagram.
 pub(crate) fn receive(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: Instant) {
-    if qp.is_rc || packet.key != qp.attr.qkey || !qp.can_receive() {
+    if qp.is_reliable() || packet.key != qp.attr.qkey || !qp.can_receive() {
         return;
     }
     let Some(receive) = qp.rx.posted.pop_front() else { return };

@@ -9,7 +9,8 @@ use crate::completion::Cq;
 use crate::engine::{AsyncEvent, Engine};
 use crate::links::Sent;
 use crate::packet::{Kind, Packet};
-use crate::{datagram, port, requester, responder};
+use crate::qp::Service;
+use crate::{datagram, dynamic, port, requester, responder};
 
 /// Longest sleep of a context.
 const IDLE: Duration = Duration::from_secs(1);
@@ -66,12 +67,15 @@ impl Engine {
         if !port.is_up || !port.is_target_of(packet) || !port::keys_fit(key, packet.pkey) {
             return;
         }
+        if let Service::Target(..) = qp.service {
+            return dynamic::on_packet(self, packet, now);
+        }
         let from_peer = qp.attr.dest_qp_num == packet.source;
         if packet.kind == Kind::Datagram {
             self.with_qp(packet.target, |engine, qp| datagram::receive(engine, qp, packet, now));
             return;
         }
-        if !qp.is_rc || !from_peer || !qp.can_receive() {
+        if !qp.is_reliable() || !from_peer || !qp.can_receive() {
             return;
         }
         self.with_qp(packet.target, |engine, qp| match packet.kind {

@@ -20,7 +20,7 @@ use crate::memory::{self, Regions};
 use crate::options::{Link, Options};
 use crate::packet::{GLOBAL, Packet};
 use crate::port::{self, Port};
-use crate::qp::{Qp, Wqe};
+use crate::qp::{Qp, Service, Wqe};
 
 /// The opcode of a receive's completion.
 pub(crate) const RECEIVED: u32 = wc_opcode::RECV;
@@ -32,6 +32,8 @@ const INDEX_BITS: u32 = 14;
 pub(crate) struct Placement {
     pub(crate) due: Instant,
     pub(crate) qpn: u32,
+    /// The target, if it came through one.
+    pub(crate) serves: Option<u32>,
     pub(crate) psn: u32,
     pub(crate) key: u32,
     pub(crate) pd: u32,
@@ -208,7 +210,8 @@ impl Engine {
 
     /// Answers the peer of a connection.
     pub(crate) fn reply(&mut self, qp: &Qp, mut packet: Packet, now: Instant) {
-        (packet.source, packet.target) = (qp.number, qp.attr.dest_qp_num);
+        let source = qp.serves().unwrap_or(qp.number);
+        (packet.source, packet.target) = (source, qp.attr.dest_qp_num);
         packet.start = qp.attr.rq_psn;
         let addressed = self.address(qp, &qp.attr.ah_attr, packet);
         self.replies.extend(addressed);
@@ -376,6 +379,9 @@ impl Engine {
     /// Destroys a queue pair: what it has received is in memory, the rest of it is gone.
     pub(crate) fn destroy_qp(&mut self, number: u32) -> bool {
         let Some(qp) = self.qps.remove(&number) else { return false };
+        if let Service::Target(_, servants) = &qp.service {
+            servants.values().for_each(|&(_, servant)| _ = self.destroy_qp(servant));
+        }
         if qp.unacked > 0 {
             eprintln!("verbs-device: a queue pair with unacknowledged events is destroyed");
             std::process::abort();

@@ -7,8 +7,8 @@
 //! State: each open device (context) is an `engine` behind a lock. A thread of the context
 //! receives packets and keeps time; calls of the program do the same work on the way. Packets go
 //! over `links`, sockets between contexts. `drive` does what is due; `qp` has queue pairs,
-//! `requester` and `responder` the two ends of a connection, `datagram` the unreliable service,
-//! `completion` the queues.
+//! `requester` and `responder` the two ends of a connection, `dynamic` the connections that
+//! initiators make by themselves, `datagram` the unreliable service, `completion` the queues.
 //!
 //! Invariants: user memory is accessed through the kernel (`memory`), so that an address that is
 //! gone is an error and no crash. What real devices may do within the InfiniBand Architecture
@@ -21,6 +21,7 @@ mod completion;
 mod context;
 mod datagram;
 mod drive;
+mod dynamic;
 mod engine;
 mod forks;
 mod links;

@@ -11,7 +11,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::sync::Arc;
 
-use verbs_transport::ibv::layout::{self, AhAttr, Extended};
+use verbs_transport::ibv::layout::{self, AhAttr, Extended, Sge};
+use verbs_transport::ibv::mlx5::{Mlx5QpEx, QpEx};
 
 use crate::context::Context;
 use crate::options::Link;
@@ -41,6 +42,29 @@ pub(crate) struct ContextObject {
 pub(crate) struct Numbered<T> {
     pub(crate) public: T,
     pub(crate) number: u32,
+}
+
+/// A queue pair, of which most programs know the first fields alone.
+#[repr(C)]
+pub(crate) struct QpObject {
+    pub(crate) ex: QpEx,
+    pub(crate) mlx5: Mlx5QpEx,
+    /// Requests of an initiator that are being built.
+    pub(crate) requests: Vec<Request>,
+}
+
+/// A request of an initiator.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    pub(crate) flags: u32,
+    pub(crate) opcode: u32,
+    pub(crate) addr: u64,
+    pub(crate) key: u32,
+    pub(crate) operands: [u64; 2],
+    pub(crate) sge: Sge,
+    /// Address, number and key of its target.
+    pub(crate) to: Option<(AhAttr, u32, u64)>,
 }
 
 /// An address handle.
@@ -79,6 +103,22 @@ fn text<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     let mut out = [0; SIZE];
     out.iter_mut().zip(text.bytes().take(SIZE - 1)).for_each(|(to, from)| *to = from as c_char);
     out
+}
+
+impl QpObject {
+    /// Makes the structure of a queue pair.
+    pub(crate) fn allocate(public: layout::Qp) -> *mut QpObject {
+        // SAFETY: the structures are integers, pointers, optional functions, and a lock and a
+        // condition of the system, all valid as zeros.
+        let (mut ex, mlx5) = unsafe {
+            (
+                MaybeUninit::<QpEx>::zeroed().assume_init(),
+                MaybeUninit::<Mlx5QpEx>::zeroed().assume_init(),
+            )
+        };
+        ex.qp_base.public = public;
+        Box::into_raw(Box::new(QpObject { ex, mlx5, requests: Vec::new() }))
+    }
 }
 
 impl ContextObject {

@@ -26,6 +26,7 @@
 //! - `srq=N`: most receives of a shared queue (otherwise 32767)
 //! - `reads=N`: reads under way on a queue pair (otherwise 16)
 //! - `atomics=N`: 0: none; 1: towards each other alone; 2: towards processors too (otherwise 1)
+//! - `dc=1`: dynamically connected queue pairs (otherwise 0)
 //! - `odp=1`: on-demand paging (otherwise 0)
 //! - `copies=N`: what `ibv_is_fork_initialized` answers: 0, 1, 2 (the kernel copies); 9: absent
 //!   (otherwise 2)
@@ -100,6 +101,8 @@ pub struct Options {
     pub reads: u8,
     /// Atomic operations, as `atomic_cap` numbers them.
     pub atomics: u32,
+    /// Dynamically connected queue pairs.
+    pub dc: bool,
     /// On-demand paging.
     pub odp: bool,
     /// Answer of `ibv_is_fork_initialized`.
@@ -133,6 +136,7 @@ impl Default for Options {
             srq: 32_767,
             reads: 16,
             atomics: ATOMIC_DEVICE,
+            dc: false,
             odp: false,
             copies: 2,
             sysfs: "/sys/class/infiniband".into(),
@@ -192,6 +196,7 @@ impl Options {
             "srq" => self.srq = number()?,
             "reads" => self.reads = u8::try_from(number()?).ok()?,
             "atomics" => self.atomics = number().filter(|&cap| cap <= ATOMIC_GLOBAL)?,
+            "dc" => self.dc = number()? != 0,
             "odp" => self.odp = number()? != 0,
             "copies" => self.copies = number()? as i32,
             "sysfs" => self.sysfs = value.to_owned(),

@@ -2,12 +2,14 @@
 //! build; therefore nothing else is checked than lengths and kinds.
 //!
 //! Packet numbers (`psn`) count from 0 for each connection; `start` is the number that the
-//! connection was set up with, which tells packets of an older connection apart.
+//! connection was set up with, which tells packets of an older connection apart. Those of dynamic
+//! connections count on over all connections of the initiator, and `start` is the number of the
+//! first one.
 
 /// Most bytes of payload.
 pub(crate) const PAYLOAD: usize = 16 << 10;
 /// Bytes of a header.
-pub(crate) const HEADER: usize = 84;
+pub(crate) const HEADER: usize = 92;
 
 /// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub(crate) struct Packet {
     pub(crate) length: u32,
     pub(crate) addr: u64,
     pub(crate) operands: [u64; 2],
+    /// Key of the target of a dynamic connection.
+    pub(crate) access: u64,
     pub(crate) source_gid: [u8; 16],
     pub(crate) target_gid: [u8; 16],
     pub(crate) payload: Vec<u8>,
@@ -88,6 +92,7 @@ impl Packet {
             length: 0,
             addr: 0,
             operands: [0; 2],
+            access: 0,
             source_gid: [0; 16],
             target_gid: [0; 16],
             payload: Vec::new(),
@@ -103,7 +108,7 @@ impl Packet {
         for word in [self.source, self.target, self.start, self.psn, self.key] {
             out.extend(word.to_le_bytes());
         }
-        for long in [self.addr, self.operands[0], self.operands[1]] {
+        for long in [self.addr, self.operands[0], self.operands[1], self.access] {
             out.extend(long.to_le_bytes());
         }
         out.extend(self.source_gid);
@@ -144,8 +149,9 @@ impl Packet {
             key: word(24),
             addr: long(28),
             operands: [long(36), long(44)],
-            source_gid: std::array::from_fn(|i| front[52 + i]),
-            target_gid: std::array::from_fn(|i| front[68 + i]),
+            access: long(52),
+            source_gid: std::array::from_fn(|i| front[60 + i]),
+            target_gid: std::array::from_fn(|i| front[76 + i]),
             length: u32::from_le_bytes(*length),
             payload: payload.to_owned(),
         })

@@ -5,7 +5,7 @@
 //! pair in error flushes its requests; one on a shared receive queue flushes the receives that it
 //! had taken and then reports LAST_WQE_REACHED (`engine`).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::time::Instant;
 
@@ -24,6 +24,41 @@ pub(crate) enum Data {
     Memory(Sge),
 }
 
+/// A connection of an initiator to a target.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session {
+    pub(crate) address: AhAttr,
+    /// Number and key of the target.
+    pub(crate) target: u32,
+    pub(crate) key: u64,
+    /// Number of its first packet.
+    pub(crate) start: u32,
+}
+
+impl Session {
+    /// Returns whether the target of another session is the same.
+    pub(crate) fn is_to(&self, other: &Session) -> bool {
+        let place = |of: &Session| (of.address.dlid, of.address.grh.dgid, of.target, of.key);
+        place(self) == place(other)
+    }
+}
+
+/// The kind of a queue pair.
+#[derive(Debug)]
+pub(crate) enum Service {
+    /// A reliable connection.
+    Connected,
+    /// Unreliable datagrams.
+    Datagrams,
+    /// An initiator of dynamic connections, one at a time, and the one of the last request.
+    Initiator(Option<Session>),
+    /// A target, its key, and the [servants](Service::Servant) of initiators, by node and number
+    /// of the initiator: the start of the connection and the number of the servant.
+    Target(u64, HashMap<(u16, u32), (u32, u32)>),
+    /// The end of a dynamic connection at the target of this number.
+    Servant(u32),
+}
+
 /// A request in a send queue.
 #[derive(Debug)]
 pub(crate) struct Wqe {
@@ -37,6 +72,8 @@ pub(crate) struct Wqe {
     pub(crate) operands: [u64; 2],
     /// Target of a datagram.
     pub(crate) datagram: Option<(AhAttr, u32)>,
+    /// Connection of an initiator.
+    pub(crate) session: Option<Session>,
     /// Number of its first packet, and of its packets.
     pub(crate) first: u32,
     pub(crate) packets: u32,
@@ -104,7 +141,7 @@ pub(crate) struct Sending {
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) number: u32,
-    pub(crate) is_rc: bool,
+    pub(crate) service: Service,
     pub(crate) state: u32,
     pub(crate) pd: u32,
     pub(crate) send_cq: u32,
@@ -127,19 +164,28 @@ impl Qp {
     /// invalid; moving to ERR is the caller's.
     pub(crate) fn modify(&mut self, new: &QpAttr, what: c_int, reads: u8) -> Result<(), i32> {
         let to = if what & mask::STATE != 0 { new.qp_state } else { self.state };
-        let needed = match (self.state, to, self.is_rc) {
-            (state::RESET, state::INIT, true) => mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS,
-            (state::RESET, state::INIT, false) => mask::PKEY_INDEX | mask::PORT | mask::QKEY,
-            (state::INIT, state::RTR, true) => {
+        let needed = match (self.state, to, &self.service) {
+            (state::RESET, state::INIT, Service::Connected | Service::Target(..)) => {
+                mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS
+            }
+            (state::RESET, state::INIT, Service::Datagrams) => {
+                mask::PKEY_INDEX | mask::PORT | mask::QKEY
+            }
+            (state::RESET, state::INIT, Service::Initiator(_)) => mask::PKEY_INDEX | mask::PORT,
+            (state::INIT, state::RTR, Service::Target(..)) => {
+                mask::AV | mask::PATH_MTU | mask::MIN_RNR_TIMER
+            }
+            (state::INIT, state::RTR, Service::Initiator(_)) => mask::AV | mask::PATH_MTU,
+            (state::INIT, state::RTR, Service::Connected) => {
                 let address = mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
                 address | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER
             }
-            (state::RTR, state::RTS, true) => {
+            (state::RTR, state::RTS, Service::Connected | Service::Initiator(_)) => {
                 let retries = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY;
                 retries | mask::SQ_PSN | mask::MAX_QP_RD_ATOMIC
             }
-            (state::INIT, state::RTR, false) => 0,
-            (state::RTR, state::RTS, false) => mask::SQ_PSN,
+            (state::INIT, state::RTR, Service::Datagrams) => 0,
+            (state::RTR, state::RTS, Service::Datagrams) => mask::SQ_PSN,
             (state::RTS, state::RTS, _) | (_, state::ERR, _) => 0,
             _ => return Err(libc::EINVAL),
         };
@@ -181,6 +227,19 @@ impl Qp {
         );
     }
 
+    /// Returns whether its requests go by connections.
+    pub(crate) fn is_reliable(&self) -> bool {
+        !matches!(self.service, Service::Datagrams)
+    }
+
+    /// Returns the target that it is an end of a dynamic connection of.
+    pub(crate) fn serves(&self) -> Option<u32> {
+        match self.service {
+            Service::Servant(target) => Some(target),
+            _ => None,
+        }
+    }
+
     /// Returns whether packets of the peer are taken.
     pub(crate) fn can_receive(&self) -> bool {
         matches!(self.state, state::RTR | state::RTS)
@@ -191,10 +250,10 @@ impl Qp {
 mod tests {
     use super::*;
 
-    pub(crate) fn qp(is_rc: bool) -> Qp {
+    fn qp(service: Service) -> Qp {
         Qp {
             number: 1,
-            is_rc,
+            service,
             state: state::RESET,
             pd: 0,
             send_cq: 0,
@@ -213,7 +272,7 @@ mod tests {
 
     #[test]
     fn transitions_need_their_attributes_and_their_order() {
-        let mut qp = qp(false);
+        let mut qp = qp(Service::Datagrams);
         let to = |qp_state| QpAttr { qp_state, max_rd_atomic: 0, ..QpAttr::default() };
         let all = mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::QKEY;
         assert_eq!(qp.modify(&to(state::RTR), mask::STATE, 16), Err(libc::EINVAL));

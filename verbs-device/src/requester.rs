@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use verbs_transport::ibv::layout::{access, opcode, qp_state as state, wc_status};
 
+use crate::dynamic;
 use crate::engine::Engine;
 use crate::links::Sent;
 use crate::packet::{FIRST, Kind, LAST, PAYLOAD, Packet, refusal};
@@ -27,11 +28,12 @@ const RNR_RETRY_EXC_ERR: u32 = 13;
 
 /// Sends what may be sent now.
 pub(crate) fn transmit(engine: &mut Engine, qp: &mut Qp, now: Instant) {
-    if qp.state != state::RTS || !qp.is_rc || qp.tx.pause.is_some_and(|until| now < until) {
+    if qp.state != state::RTS || !qp.is_reliable() || qp.tx.pause.is_some_and(|until| now < until) {
         return;
     }
     qp.tx.pause = None;
     while let Some(index) = next_request(qp) {
+        dynamic::connect(qp, index);
         let wqe = &qp.tx.queue[index];
         let is_first = wqe.first == qp.tx.transmit;
         if is_first && engine.chance(engine.options.broken) {
@@ -63,7 +65,7 @@ fn next_request(qp: &Qp) -> Option<usize> {
     let index = tx.queue.iter().position(|wqe| tx.transmit < wqe.first + wqe.packets)?;
     let reads = tx.queue.range(..index).filter(|wqe| wqe.is_answered()).count();
     let must_wait = tx.queue[index].is_answered() && reads >= usize::from(qp.attr.max_rd_atomic);
-    (!must_wait).then_some(index)
+    (!must_wait && dynamic::may_send(qp, index)).then_some(index)
 }
 
 /// Returns the next packet of a request; `None` if its memory is not covered.
@@ -79,6 +81,7 @@ fn build(engine: &Engine, qp: &Qp, wqe: &Wqe) -> Option<Packet> {
     let mut packet = Packet::new(kind);
     (packet.source, packet.target) = (qp.number, qp.attr.dest_qp_num);
     (packet.start, packet.psn) = (qp.attr.sq_psn, qp.tx.transmit);
+    packet.access = wqe.session.map_or(0, |session| session.key);
     (packet.key, packet.operands, packet.length) = (wqe.key, wqe.operands, wqe.len() as u32);
     packet.addr = wqe.addr.wrapping_add(at as u64);
     if wqe.is_answered() {
@@ -197,7 +200,7 @@ pub(crate) fn answered(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: I
 
 /// Handles the time: what is not acknowledged goes again, or the connection fails.
 pub(crate) fn tick(engine: &mut Engine, qp: &mut Qp, now: Instant) {
-    if qp.state != state::RTS || !qp.is_rc {
+    if qp.state != state::RTS || !qp.is_reliable() {
         return;
     }
     if qp.tx.timer.is_some_and(|due| due <= now) {

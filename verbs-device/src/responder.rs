@@ -53,7 +53,10 @@ pub(crate) fn on_request(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now:
             refuse(engine, qp, why, now);
             let what =
                 if why == refusal::ACCESS { event::QP_ACCESS_ERR } else { event::QP_REQ_ERR };
-            engine.report_qp(qp, what);
+            // The program has no object for the end of a dynamic connection.
+            if qp.serves().is_none() {
+                engine.report_qp(qp, what);
+            }
             engine.flush(qp, now);
         }
     }
@@ -118,13 +121,14 @@ fn on_write(engine: &mut Engine, qp: &Qp, packet: &Packet, now: Instant) -> Resu
         let addr = packet.addr + (index * part) as u64;
         let due = now + engine.delay(engine.options.place);
         let (qpn, psn, key, pd) = (qp.number, packet.psn, packet.key, qp.pd);
-        engine.place_later(Placement { due, qpn, psn, key, pd, addr, bytes: bytes.to_owned() });
+        let (serves, bytes) = (qp.serves(), bytes.to_owned());
+        engine.place_later(Placement { due, qpn, serves, psn, key, pd, addr, bytes });
     }
     Ok(true)
 }
 
 fn on_read(engine: &mut Engine, qp: &Qp, packet: &Packet, now: Instant) -> Result<bool, u32> {
-    engine.place(|placement| placement.qpn == qp.number);
+    place_before_answer(engine, qp);
     let range = (packet.addr, u64::from(packet.length));
     let may = qp.attr.qp_access_flags as i32 & access::REMOTE_READ != 0;
     if !may || !engine.regions.covers(qp.pd, packet.key, range, access::REMOTE_READ) {
@@ -146,6 +150,16 @@ fn on_read(engine: &mut Engine, qp: &Qp, packet: &Packet, now: Instant) -> Resul
     Ok(true)
 }
 
+/// Places what was written before the request that is answered next: through the same queue pair,
+/// or through the same target. The answer is read from memory, and a read does not pass writes of
+/// the device on its bus.
+fn place_before_answer(engine: &mut Engine, qp: &Qp) {
+    let serves = qp.serves();
+    engine.place(|placement| {
+        placement.qpn == qp.number || (serves.is_some() && placement.serves == serves)
+    });
+}
+
 fn on_atomic(
     engine: &mut Engine,
     qp: &mut Qp,
@@ -153,7 +167,7 @@ fn on_atomic(
     is_repeated: bool,
     now: Instant,
 ) -> Result<bool, u32> {
-    engine.place(|placement| placement.qpn == qp.number);
+    place_before_answer(engine, qp);
     let known = qp.rx.results.iter().find(|(psn, _)| *psn == packet.psn).map(|&(_, old)| old);
     let old = match known {
         Some(old) => old,

@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use fabric::Peer;
 
-use crate::endpoint::connection::Connection;
+use crate::endpoint::connection::{Connection, PeerTarget};
 use crate::frame::PREFIX;
 use crate::handshake::{Actions, Received};
 use crate::transport::VerbsTransport;
-use crate::wireup_msg::{Address, Kind, WireupMsg};
+use crate::wireup_msg::{Address, Kind, Published, WireupMsg};
 
 /// Requests without an answer, about a second's, after which the device is checked.
 const CHECK_DEVICE_AFTER: u32 = 8;
@@ -63,11 +63,26 @@ impl VerbsTransport {
         let endpoint = &mut self.endpoints[at];
         match self.wireup.look_up(endpoint.peer) {
             Ok(None) => endpoint.conn.retry_at = Instant::now() + self.wireup.look_up_interval(),
-            Ok(Some(addr)) => {
-                endpoint.conn.addr = Some(addr);
+            Ok(Some(Published { address, target })) => {
+                endpoint.conn.addr = Some(address);
+                endpoint.conn.target = PeerTarget::Known(target);
                 self.reach(at);
             }
             Err(why) => self.fail(at, why),
+        }
+    }
+
+    /// Requests from the store the target of a peer, also if its address is known.
+    pub(crate) fn look_up_target(&mut self, at: usize) {
+        let endpoint = &mut self.endpoints[at];
+        if endpoint.conn.addr.is_none() {
+            self.reach(at);
+            return;
+        }
+        match self.wireup.look_up_again(endpoint.peer) {
+            Ok(Some(published)) => endpoint.conn.target = PeerTarget::Known(published.target),
+            Ok(None) => {}
+            Err(_) => endpoint.conn.target = PeerTarget::Known(None),
         }
     }
 
@@ -154,8 +169,8 @@ impl VerbsTransport {
     fn renew_addr(&mut self, at: usize) -> bool {
         let endpoint = &mut self.endpoints[at];
         let is_silent = endpoint.conn.retries > CHECK_DEVICE_AFTER;
-        if is_silent && let Some(addr) = self.wireup.look_up_again(endpoint.peer) {
-            endpoint.conn.set_addr(addr);
+        if is_silent && let Ok(Some(published)) = self.wireup.look_up_again(endpoint.peer) {
+            endpoint.conn.set_addr(published.address);
         }
         is_silent
     }

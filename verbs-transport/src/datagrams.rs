@@ -220,8 +220,8 @@ impl VerbsTransport {
             return;
         }
         let endpoint = &mut self.endpoints[at];
-        if let Some(addr) = self.wireup.look_up_again(endpoint.peer) {
-            endpoint.conn.set_addr(addr);
+        if let Ok(Some(published)) = self.wireup.look_up_again(endpoint.peer) {
+            endpoint.conn.set_addr(published.address);
         }
         if timeouts.is_multiple_of(2 * LOOK_UP_AFTER) {
             self.check_device();

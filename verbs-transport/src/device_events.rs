@@ -1,8 +1,9 @@
 //! The asynchronous events of the device, and whether the device is still there.
 
+use crate::dynamic::Dynamic;
 use crate::ibv::Event;
 use crate::transport::VerbsTransport;
-use crate::wireup_msg::Address;
+use crate::wireup_msg::{Address, Published};
 
 impl VerbsTransport {
     /// Handles what the device reports, and checks now and then that it is there: the kernel may
@@ -29,9 +30,12 @@ impl VerbsTransport {
             // Still the same, or the port has none now: another event follows.
             Ok(false) | Err(_) => return,
         }
+        self.renew_dynamic();
         let ud_qpn = self.wireup.ud.number();
         let address = Address { port: self.adapter.port.address, ud_qpn, takes_datagrams: true };
-        if let Err(why) = self.wireup.publish(self.endpoints.me(), &address) {
+        let target = self.dynamic.as_ref().map(Dynamic::target);
+        let published = Published { address, target };
+        if let Err(why) = self.wireup.publish(self.endpoints.me(), &published) {
             eprintln!("verbena: cannot publish the new RDMA address of this process: {why}");
         }
         for at in 0..self.endpoints.len() {
@@ -55,6 +59,8 @@ impl VerbsTransport {
             Event::QueuePair(qpn) => {
                 if let Some(at) = self.endpoints.served_by(qpn) {
                     self.break_connection(at, "the device reports an error of its queue pair");
+                } else if let Some(number) = self.initiator(qpn) {
+                    self.initiator_failed(number);
                 }
             }
             Event::LastReceive(qpn) => match self.endpoints.served_by(qpn) {

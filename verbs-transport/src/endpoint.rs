@@ -20,7 +20,7 @@ use crate::frame::control;
 use crate::ibv::Qp;
 use connection::Connection;
 use flow::FlowControl;
-use rma::RmaQueue;
+use rma::{Path, RmaQueue};
 use send_queue::{CONTROL_SENDS, SIGNAL_EVERY, SendQueue};
 
 /// A peer that this process has communicated with.
@@ -103,7 +103,7 @@ impl Endpoint {
     /// Returns whether something must go to the peer that only a connection can carry.
     pub(crate) fn is_urgent(&self) -> bool {
         let lacks_datagrams = self.conn.addr.is_some_and(|addr| !addr.takes_datagrams);
-        !self.rma.ops.is_empty() || (lacks_datagrams && self.needs_address())
+        self.rma.needs_connection() || (lacks_datagrams && self.needs_address())
     }
 
     /// Returns whether something must go to the peer on a connection.
@@ -135,7 +135,9 @@ impl Endpoint {
         if self.tx.qp.is_some() {
             self.flow.disconnect();
         }
-        self.rma.disconnect();
+        if self.rma.path == Path::Connection {
+            self.rma.disconnect();
+        }
         self.tx.disconnect(free)
     }
 }

@@ -71,7 +71,7 @@ impl Display for Endpoint {
             "peer {}: {:?} epoch {}, {} requests, {} breaks, {} refusals, wanted {}, address {}; \
              sent {} acked {} window {} unacked {}, received {} told {} window {}; requests in \
              queue {}, \
-             operations {}; rings {:?} {:?}",
+             operations {} {:?}; rings {:?} {:?}",
             self.peer.0,
             conn.handshake.phase,
             conn.handshake.epoch,
@@ -89,6 +89,7 @@ impl Display for Endpoint {
             flow.share,
             self.tx.used,
             rma.ops.len(),
+            rma.path,
             self.eager_rdma.rx,
             self.eager_rdma.tx.is_open(),
         )?;

@@ -25,6 +25,8 @@ mod datagrams;
 pub mod device;
 mod device_events;
 mod device_list;
+mod dynamic;
+mod dynamic_rma;
 mod eager_rdma;
 mod endpoint;
 mod endpoints;

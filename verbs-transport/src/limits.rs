@@ -1,16 +1,26 @@
 //! Consequences of the settings and the device: sizes of frames, queues and tables.
 
-use config::Rendezvous;
+use config::{DynamicTransport, Rendezvous};
 use fabric::{Caps, Offload};
 
 use crate::device::Port;
 use crate::endpoint::flow::{CONTROL_RECVS, LOW_WINDOW};
-use crate::endpoint::send_queue::CONTROL_SENDS;
+use crate::endpoint::send_queue::{CONTROL_SENDS, MAX_RMA_OPS};
 use crate::frame::PREFIX;
 use crate::ibv::layout::{ATOMIC_GLOBAL, ATOMIC_NONE};
 use crate::recv_queue::REPOST_BATCH;
 use crate::settings::Settings;
 use crate::ud::UdEndpoint;
+
+/// Most reads under way on a queue pair, on any device.
+const MAX_READS: i32 = 16;
+/// Interval after which a sender repeats a message that found no receive, as libibverbs numbers
+/// it: 0.64 ms. It does not happen in normal operation.
+pub(crate) const RNR_TIMER: u8 = 12;
+/// Repeats of a message that finds no receive: for ever.
+pub(crate) const RNR_RETRIES: u8 = 7;
+/// Most initiators of a process, see `dynamic`. Each is made when all others are taken.
+pub(crate) const INITIATORS: usize = 8;
 
 /// The settings, and their consequences for the device.
 #[derive(Clone, Debug)]
@@ -47,10 +57,26 @@ impl Config {
         Config { settings, caps, max_connections, receives, send_depth }
     }
 
+    /// Returns whether operations are to go by dynamically connected transport where there is no
+    /// connection, in a job of `size`.
+    pub(crate) fn wants_dynamic(&self, port: &Port, size: u32) -> bool {
+        let is_wanted = match self.settings.dynamic {
+            DynamicTransport::Auto => self.max_connections < size.saturating_sub(1),
+            DynamicTransport::On => true,
+            DynamicTransport::Off => false,
+        };
+        is_wanted && port.context.is_mlx5()
+    }
+
     /// Returns the receives of a connection whose peer has a whole window.
     pub(crate) fn receives_each(&self) -> u32 {
         receives_each(self.settings.credits)
     }
+}
+
+/// Returns a device's number of reads, as far as it is used.
+pub(crate) fn reads(device: i32) -> u8 {
+    device.clamp(1, MAX_READS) as u8
 }
 
 /// Returns the smallest rendezvous that is read, and the smallest that is written.
@@ -67,7 +93,7 @@ fn rendezvous_min(settings: &Settings, port: &Port) -> (u64, u64) {
 
 /// Returns the completions besides those of connections, in a job of `size`.
 fn other_completions(size: u32) -> u32 {
-    UdEndpoint::completions(size) + 64
+    UdEndpoint::completions(size) + INITIATORS as u32 * MAX_RMA_OPS as u32 + 64
 }
 
 /// Returns the completions that one connection can have in the queue.

@@ -2,6 +2,7 @@
 
 use fabric::{OneSided, Peer, PeerFailed, Region, Rights, Transfer, UserBuf};
 
+use crate::endpoint::rma::Path;
 use crate::ibv::layout::access;
 use crate::transport::VerbsTransport;
 
@@ -15,6 +16,10 @@ impl VerbsTransport {
     ) -> Option<Region> {
         let access = match rights {
             Rights::Get => access::REMOTE_READ,
+            // What an initiator has written is read back.
+            Rights::Put if self.dynamic.is_some() => {
+                access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ
+            }
             Rights::Put => access::LOCAL_WRITE | access::REMOTE_WRITE,
             Rights::All => {
                 access::LOCAL_WRITE
@@ -55,19 +60,27 @@ impl VerbsTransport {
             OneSided::Get(_) | OneSided::Atomic(..) => access::LOCAL_WRITE,
         };
         let endpoint = &self.endpoints[at];
-        let is_first = !endpoint.is_ready() && endpoint.rma.ops.is_empty();
-        if is_first && !matches!(what, OneSided::Atomic(..)) {
-            // What is begun would have to take a connection from others.
-            return Ok(if self.may_connect(at) { Transfer::NoSpace } else { Transfer::Refused });
+        let mut path = endpoint.rma.path;
+        if !endpoint.is_ready() && endpoint.rma.ops.is_empty() {
+            match self.reaches_target(at) {
+                None => return Ok(Transfer::NoSpace),
+                Some(true) => path = Path::Line,
+                Some(false) if matches!(what, OneSided::Atomic(..)) => {}
+                // What is begun would have to take a connection from others.
+                Some(false) if self.may_connect(at) => return Ok(Transfer::NoSpace),
+                Some(false) => return Ok(Transfer::Refused),
+            }
         }
         let Ok(mr) = self.registrations.acquire(memory, access) else {
             return Ok(Transfer::Refused);
         };
         let (addr, rkey) = (region.addr.wrapping_add(offset), region.keys[0]);
+        self.endpoints[at].rma.path = path;
         self.endpoints[at].rma.push(what, addr, rkey, mr, token);
-        match self.endpoints[at].is_ready() {
-            true => self.progress_rma(at),
-            false => self.connect(at),
+        match path {
+            Path::Line | Path::Initiator(_) => self.start_dynamic(at),
+            Path::Connection if self.endpoints[at].is_ready() => self.progress_rma(at),
+            Path::Connection => self.connect(at),
         }
         Ok(Transfer::Started)
     }

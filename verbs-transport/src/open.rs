@@ -11,6 +11,7 @@ use crate::completions::Completions;
 use crate::credit::Credit;
 use crate::datagram::queue::Datagrams;
 use crate::device::Port;
+use crate::dynamic::Dynamic;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoint::send_queue::CONTROL_SENDS;
 use crate::endpoints::Endpoints;
@@ -26,7 +27,7 @@ use crate::ud::UdEndpoint;
 use crate::unavailable::Unavailable;
 use crate::wait_set::WaitSet;
 use crate::wireup::Wireup;
-use crate::wireup_msg::Address;
+use crate::wireup_msg::{Address, Published};
 
 /// Connections that the completion queue has space for at first.
 const FIRST_CONNECTIONS: u32 = 4;
@@ -77,9 +78,15 @@ impl VerbsTransport {
             .map_err(step("making a datagram queue pair"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
         let wait_set = WaitSet::new(fds).map_err(step("watching its events"))?;
+        let dynamic = match config.wants_dynamic(&port, size) {
+            // A device of the driver that is too old has none.
+            true => Dynamic::new(&adapter, &cq, &config, &secret).ok(),
+            false => None,
+        };
         let address = Address { port: port.address, ud_qpn: ud.number(), takes_datagrams: true };
+        let published = Published { address, target: dynamic.as_ref().map(Dynamic::target) };
         let mut wireup = Wireup::new(ud, store, secret);
-        wireup.publish(me, &address).map_err(Unavailable::Store)?;
+        wireup.publish(me, &published).map_err(Unavailable::Store)?;
         let registrations = Registrations::new(pd, settings)?;
         // Now, so that a lack of memory does not show in the middle of the job.
         let each = config.receives_each();
@@ -87,6 +94,7 @@ impl VerbsTransport {
         recv.release(each);
         Ok(VerbsTransport {
             endpoints: Endpoints::new(me, size),
+            dynamic,
             registrations,
             wireup,
             recv,

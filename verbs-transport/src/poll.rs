@@ -145,7 +145,12 @@ impl VerbsTransport {
         if completion.status != wc_status::SUCCESS {
             return self.wc_error(completion);
         }
-        let Some(at) = self.endpoints.served_by(completion.qp_num) else { return };
+        let Some(at) = self.endpoints.served_by(completion.qp_num) else {
+            if let Some(number) = self.initiator(completion.qp_num) {
+                self.dynamic_piece_done(number);
+            }
+            return;
+        };
         let Some(signal) = self.endpoints[at].tx.complete() else { return };
         if signal.ends_replay {
             let Self { endpoints, send, .. } = self;
@@ -163,7 +168,12 @@ impl VerbsTransport {
     /// no effect.
     #[cold]
     fn wc_error(&mut self, completion: &Wc) {
-        let Some(at) = self.endpoints.served_by(completion.qp_num) else { return };
+        let Some(at) = self.endpoints.served_by(completion.qp_num) else {
+            if let Some(number) = self.initiator(completion.qp_num) {
+                self.initiator_failed(number);
+            }
+            return;
+        };
         let why = match completion.status {
             wc_status::WR_FLUSH_ERR => "the other side closed it".to_owned(),
             wc_status::RETRY_EXC_ERR => "the other side does not acknowledge".to_owned(),

@@ -12,22 +12,16 @@ use crate::endpoint::Endpoint;
 use crate::endpoint::send_queue::{CONTROL_SENDS, MAX_RMA_OPS, Signal};
 use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
 use crate::ibv::{Destination, Qp, QpAttr};
-use crate::limits::completions_for;
+use crate::limits::{RNR_RETRIES, RNR_TIMER, completions_for, reads};
 use crate::transport::VerbsTransport;
 use crate::ud::random_psn;
 use crate::wireup_msg::WireupMsg;
-use crate::wireup_send::reads;
 
 /// Age, in use, below which a connection is not closed for another one. It is four times as much
 /// while the connection is not ready.
 const MIN_CONNECTION_AGE: Duration = Duration::from_millis(10);
 /// Most bytes that a frame may have to travel in its request.
 const INLINE_MAX: u32 = 220;
-/// Interval after which a sender repeats a message that found no receive, as libibverbs numbers
-/// it: 0.64 ms. It does not happen in normal operation.
-const RNR_TIMER: u8 = 12;
-/// Repeats of a message that finds no receive: for ever.
-const RNR_RETRIES: u8 = 7;
 
 impl VerbsTransport {
     /// Gives endpoint `at` a new queue pair in place of the old one, if there is one. Fails with

@@ -134,6 +134,12 @@ impl Rails {
         self.ports().any(|port| port.is_emulated)
     }
 
+    /// Returns whether operations go by dynamically connected transport where there is no
+    /// connection.
+    pub fn is_dynamic(&self) -> bool {
+        self.primary.dynamic.is_some()
+    }
+
     /// Returns the atomics of the device on this process's own memory, which outlives them: of the
     /// port that carries those of peers.
     pub fn own_atomics(&self, memory: UserBuf) -> std::io::Result<Box<dyn OwnAtomics>> {

@@ -10,13 +10,14 @@ use std::time::Instant;
 use fabric::{Peer, PeerFailed};
 
 use crate::endpoint::connection::{MAX_BREAKS, RETRY_MIN};
+use crate::endpoint::rma::Path;
 use crate::ibv::QpAttr;
 use crate::ibv::layout::{qp_mask as mask, qp_state as state};
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
 /// Reason for the failure of an atomic operation whose connection has broken.
-const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was under way: it is \
+pub(crate) const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was under way: it is \
                               unknown whether it was carried out";
 
 impl VerbsTransport {
@@ -72,8 +73,10 @@ impl VerbsTransport {
         let Self { endpoints, send, recv, rings, coalescer, reports, polls, adapter, .. } = self;
         let endpoint = &mut endpoints[at];
         recv.release(std::mem::take(&mut endpoint.flow.receives));
-        let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
-        reports.fail_all(endpoint.rma.abort_atomics(), &failure);
+        if endpoint.rma.path == Path::Connection {
+            let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
+            reports.fail_all(endpoint.rma.abort_atomics(), &failure);
+        }
         // The open message is unacknowledged like others and is replayed.
         coalescer.disconnect(at);
         // `rdma_rxe` (Linux 6.1) takes receives one at a time and does not report the last.
@@ -137,6 +140,7 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn fail_silently(&mut self, at: usize, why: String) {
         self.drain(at);
+        self.put_initiator(at, false);
         let Self { endpoints, send, reports, datagrams, .. } = self;
         endpoints.abandon(at);
         let endpoint = &mut endpoints[at];
@@ -155,6 +159,7 @@ impl VerbsTransport {
         reports.failures.push(failure);
         // Its ring is released when its queue pair is gone.
         endpoint.eager_rdma.overtaking.clear();
+        self.serve_line();
     }
 
     /// Gives a peer up that sent what this library never sends: it must not be trusted with

@@ -1,5 +1,6 @@
 //! Posts the pieces of RMA operations, and handles their completions.
 
+use crate::endpoint::rma::Path;
 use crate::endpoint::send_queue::Signal;
 use crate::ibv::Qp;
 use crate::transport::VerbsTransport;
@@ -9,9 +10,12 @@ impl VerbsTransport {
     pub(crate) fn progress_rma(&mut self, at: usize) {
         let depth = self.config.send_depth;
         let endpoint = &mut self.endpoints[at];
-        let mut index = 0;
+        if endpoint.rma.path != Path::Connection {
+            return;
+        }
+        let (max_reads, mut index) = (endpoint.rma.max_reads, 0);
         while endpoint.tx.used < depth {
-            let Some(piece) = endpoint.rma.next_piece(&mut index) else { return };
+            let Some(piece) = endpoint.rma.next_piece(&mut index, max_reads, true) else { return };
             let signal = Signal { piece: piece.memory.length, ..Signal::NONE };
             if endpoint.tx.submit(piece.memory, piece.to, signal).is_err() {
                 return self.break_connection(at, "the device refused an RMA request");

@@ -6,6 +6,7 @@ use fabric::{
 };
 
 use crate::endpoint::connection::MAX_BREAKS;
+use crate::endpoint::rma::Path;
 use crate::transport::VerbsTransport;
 
 impl HybridGet for VerbsTransport {}
@@ -85,9 +86,15 @@ impl Transport for VerbsTransport {
 
 /// Faults for tests.
 impl VerbsTransport {
-    /// Breaks the connection to a peer, if there is one, as a fault of the device would. Breaks in
-    /// a row, by which a peer is given up, are left to the device from half of [`MAX_BREAKS`] on.
+    /// Breaks the connection to a peer, or the initiator that carries its operations, if there is
+    /// one, as a fault of the device would. Breaks in a row, by which a peer is given up, are left
+    /// to the device from half of [`MAX_BREAKS`] on.
     pub fn interrupt(&mut self, peer: Peer) {
+        if let Some(at) = self.endpoints.find(peer)
+            && let Path::Initiator(number) = self.endpoints[at].rma.path
+        {
+            return self.initiator_failed(number);
+        }
         let may_break = |&at: &usize| {
             let endpoint = &self.endpoints[at];
             endpoint.is_ready() && endpoint.conn.breaks < MAX_BREAKS / 2

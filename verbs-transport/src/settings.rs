@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Knobs, Registration, Rendezvous, RoceVersion, knob};
+use config::{DynamicTransport, Knobs, Registration, Rendezvous, RoceVersion, knob};
 
 /// Settings of a transport. All processes of a job should have the same.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub struct Settings {
     pub connections: u32,
     /// Messages to a peer after which it gets a queue pair.
     pub connect_after: u32,
+    /// When operations go by dynamically connected transport.
+    pub dynamic: DynamicTransport,
     /// Most peers that write their short frames into this process's memory; 0: none in either
     /// direction.
     pub eager_rdma_peers: u32,
@@ -93,6 +95,7 @@ impl Settings {
             receives: knobs.count(knob::VERBS_RECEIVES) as u32,
             connections: knobs.count(knob::VERBS_CONNECTIONS) as u32,
             connect_after: knobs.count(knob::VERBS_CONNECT_AFTER) as u32,
+            dynamic: knobs.choice(knob::VERBS_DYNAMIC),
             eager_rdma_peers: knobs.count(knob::VERBS_EAGER_RDMA_PEERS) as u32,
             eager_rdma_threshold: knobs.count(knob::VERBS_EAGER_RDMA_THRESHOLD) as u32,
             ack_timeout: small(knobs.count(knob::VERBS_ACK_TIMEOUT)),

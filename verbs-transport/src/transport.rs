@@ -2,9 +2,9 @@
 //!
 //! Each part has a file of its own with its methods and does not know the whole. The operations
 //! on the whole are `impl VerbsTransport` blocks in the files above this one, each of which calls
-//! only those below it: `wireup_send`, `recovery`, `control`, `rma`, `queue_pair`, `connect`;
-//! then the data path `post`, `eager_rdma::grant`, `eager_rdma::recv`, `recv`, `poll`; then
-//! `device_events`, `sleep`, `flush`, and `seam`, which implements the trait.
+//! only those below it: `wireup_send`, `recovery`, `control`, `rma`, `queue_pair`, `connect`,
+//! `dynamic_rma`; then the data path `post`, `eager_rdma::grant`, `eager_rdma::recv`, `recv`,
+//! `poll`; then `device_events`, `sleep`, `flush`, and `seam`, which implements the trait.
 //!
 //! Set-up and data path are in different files: nothing of `connect` runs for a message once its
 //! endpoint is ready.
@@ -23,6 +23,7 @@ use crate::credit::Credit;
 use crate::datagram::Micros;
 use crate::datagram::queue::Datagrams;
 use crate::device::Port;
+use crate::dynamic::Dynamic;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoints::Endpoints;
 use crate::limits::Config;
@@ -36,6 +37,8 @@ pub struct VerbsTransport {
     // Fields are dropped in this order: queue pairs, registrations, the shared receive queue, the
     // completion queue, then memory.
     pub(crate) endpoints: Endpoints,
+    /// Dynamically connected transport, where the device has it and the job needs it.
+    pub(crate) dynamic: Option<Dynamic>,
     pub(crate) registrations: Registrations,
     pub(crate) wireup: Wireup,
     pub(crate) recv: ReceiveQueue,
@@ -97,6 +100,12 @@ impl VerbsTransport {
         let pools = [self.send.registered(), self.recv.registered(), self.rings.registered()];
         let all = pools.into_iter().chain([self.wireup.ud.registered()]);
         all.fold([0, 0], |[now, most], pool| [now + pool[0], most + pool[1]])
+    }
+
+    /// Returns how many operations went by dynamically connected transport, and how often it
+    /// failed; `None` where it is not used.
+    pub fn dynamic_operations(&self) -> Option<[u64; 2]> {
+        self.dynamic.as_ref().map(|dynamic| [dynamic.ended, dynamic.failures])
     }
 
     /// Returns whether a peer has a connection that carries its messages.

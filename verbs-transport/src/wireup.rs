@@ -15,7 +15,7 @@ use rustc_hash::FxHashSet;
 use crate::endpoint::connection::{Connection, RETRY_MAX, RETRY_MIN};
 use crate::store::Store;
 use crate::ud::UdEndpoint;
-use crate::wireup_msg::Address;
+use crate::wireup_msg::Published;
 
 /// The means by which connections are made.
 pub(crate) struct Wireup {
@@ -38,14 +38,14 @@ impl Wireup {
         Wireup { ud, store, secret, pending, requested, seen: 0 }
     }
 
-    /// Publishes the address of process `me`.
-    pub(crate) fn publish(&mut self, me: Peer, address: &Address) -> Result<(), String> {
-        self.store.put(&key(me), &address.encode())
+    /// Publishes how process `me` is reached.
+    pub(crate) fn publish(&mut self, me: Peer, published: &Published) -> Result<(), String> {
+        self.store.put(&key(me), &published.encode())
     }
 
     /// Looks up the address of a peer; `None` while there is no answer. The error is the reason why
     /// the peer cannot be connected.
-    pub(crate) fn look_up(&mut self, peer: Peer) -> Result<Option<Address>, String> {
+    pub(crate) fn look_up(&mut self, peer: Peer) -> Result<Option<Published>, String> {
         let answer = self.store.try_value(&key(peer));
         match answer {
             Ok(None) => self.requested.insert(peer.0),
@@ -53,8 +53,8 @@ impl Wireup {
         };
         match answer {
             Ok(None) => Ok(None),
-            Ok(Some(bytes)) => match Address::decode(&bytes) {
-                Some(address) => Ok(Some(address)),
+            Ok(Some(bytes)) => match Published::decode(&bytes) {
+                Some(published) => Ok(Some(published)),
                 None => Err("its published address has an unknown format (another Verbena \
                              version?)"
                     .into()),
@@ -63,10 +63,10 @@ impl Wireup {
         }
     }
 
-    /// Looks an address up again that a peer may have changed; `None` while there is no answer.
-    pub(crate) fn look_up_again(&mut self, peer: Peer) -> Option<Address> {
-        let found = self.look_up(peer).ok().flatten();
-        if found.is_some() {
+    /// Looks up again what a peer may have changed, as [`Wireup::look_up`] does.
+    pub(crate) fn look_up_again(&mut self, peer: Peer) -> Result<Option<Published>, String> {
+        let found = self.look_up(peer);
+        if let Ok(Some(_)) = found {
             self.store.forget(&key(peer));
         }
         found

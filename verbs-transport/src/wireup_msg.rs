@@ -195,6 +195,33 @@ impl Address {
     }
 }
 
+/// What a process publishes in the job's store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub(crate) address: Address,
+    /// Number of its target for operations without a connection, see `dynamic`.
+    pub(crate) target: Option<u32>,
+}
+
+impl Published {
+    /// Returns the bytes to publish: an address, and four bytes more if there is a target.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let target = self.target.map(u32::to_le_bytes);
+        [&self.address.encode()[..], target.as_ref().map_or(&[], |number| &number[..])].concat()
+    }
+
+    /// Decodes what was published; `None` for bytes of another length.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Published> {
+        let (address, target) = match bytes.split_at_checked(Address::SIZE) {
+            Some((address, target @ [_, ..])) => {
+                (address, Some(u32::from_le_bytes(target.try_into().ok()?)))
+            }
+            _ => (bytes, None),
+        };
+        Some(Published { address: Address::decode(address)?, target })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -241,6 +268,11 @@ mod tests {
         let without = Address { takes_datagrams: false, ..address };
         assert_eq!(Address::decode(&address.encode()[..22]), Some(without));
         assert_eq!(Address::decode(&[0; 21]), None);
+        for target in [None, Some(0x1234)] {
+            let published = Published { address, target };
+            assert_eq!(Published::decode(&published.encode()), Some(published));
+        }
+        assert_eq!(Published::decode(&[0; 25]), None);
     }
 
     #[test]

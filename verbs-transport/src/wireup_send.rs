@@ -2,12 +2,10 @@
 
 use crate::endpoint::Endpoint;
 use crate::ibv::Qp;
+use crate::limits::reads;
 use crate::memory::Exposed;
 use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
-
-/// Most reads under way on a queue pair, on any device.
-const MAX_READS: i32 = 16;
 
 impl VerbsTransport {
     /// Sends a wire-up message to the peer of endpoint `at`. A datagram that cannot be sent counts
@@ -46,9 +44,4 @@ impl VerbsTransport {
             max_reads: reads(port.device_attr.max_qp_rd_atom),
         }
     }
-}
-
-/// Returns a device's number of reads, as far as it is used.
-pub(crate) fn reads(device: i32) -> u8 {
-    device.clamp(1, MAX_READS) as u8
 }

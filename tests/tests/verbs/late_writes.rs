@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use config::DynamicTransport;
 use fabric::{
     Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Rights, Sink, Transfer, Transport,
     protocol,
@@ -102,6 +103,20 @@ fn frames_by_datagrams_wait_for_the_writes_before_them() {
     let options = "place=500000 early=1";
     alone("late_writes::frames_by_datagrams_wait_for_the_writes_before_them", options, || {
         frames_after_breaks(&settings());
+    });
+}
+
+/// What went by dynamically connected transport is on another way than the frames.
+#[test]
+fn frames_by_datagrams_wait_for_the_writes_of_an_initiator() {
+    let options = "dc=1 place=500000 early=1";
+    let name = "late_writes::frames_by_datagrams_wait_for_the_writes_of_an_initiator";
+    alone(name, options, || {
+        let dynamic = DynamicTransport::On;
+        let settings = Settings { dynamic, connect_after: u32::MAX, ..settings() };
+        frames_after_writes(&settings, |from| {
+            assert!(!from.is_connected(Peer(1)), "the peer has a connection");
+        });
     });
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use config::Rendezvous;
+use config::{DynamicTransport, Rendezvous};
 use fabric::sim::Rng;
 use fabric::{HybridGet, Peer};
 use tests::conformance::{Job, Weather, storm};
@@ -58,13 +58,18 @@ fn seeds() -> Vec<u64> {
 
 fn storm_of(seed: u64) {
     let mut rng = Rng::new(seed);
-    let options = format!("seed={seed} {}", faults(&mut rng));
+    let mut options = format!("seed={seed} {}", faults(&mut rng));
+    let is_dynamic = Rng::new(seed ^ 1 << 42).chance(500);
+    if is_dynamic {
+        options += " dc=1";
+    }
     alone_by_seed(NAME, seed, &options, || {
         let mut rng = Rng::new(seed ^ 1 << 40);
         let several = rng.chance(250);
         // Whole windows of 32 frames for one peer, or two, or all.
         let receives = pick(&mut Rng::new(seed ^ 1 << 41), &[64, 90, 2048]);
-        let settings = Settings { receives, ..chosen(&mut rng) };
+        let dynamic = if is_dynamic { DynamicTransport::On } else { DynamicTransport::Off };
+        let settings = Settings { receives, dynamic, ..chosen(&mut rng) };
         println!("seed {seed}: {options}, several ports: {several}, {settings:?}");
         let ranks = 2 + rng.below(4) as u32;
         let moments: Vec<&str> = MOMENTS

@@ -8,6 +8,7 @@
 
 pub(crate) mod device;
 pub(crate) mod event;
+pub(crate) mod mlx5;
 pub(crate) mod pair;
 pub(crate) mod queue;
 mod shared;

@@ -14,9 +14,9 @@ use verbs_transport::ibv::layout::{
 use super::shared::{Pd, SharedQueue, context, fail};
 use crate::completion::Srq;
 use crate::datagram;
-use crate::objects::AhObject;
+use crate::objects::{AhObject, QpObject};
 use crate::options::Link;
-use crate::qp::{Qp, Receiving, Sending};
+use crate::qp::{Qp, Receiving, Sending, Service};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> *mut SharedQueue {
@@ -57,6 +57,16 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut SharedQueue) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *mut ibv::Qp {
+    // SAFETY: as the caller.
+    unsafe { create(pd, init, None) }
+}
+
+/// Makes a queue pair of this service, otherwise of the one that its type names.
+pub(super) unsafe fn create(
+    pd: *mut Pd,
+    init: *mut QpInitAttr,
+    service: Option<Service>,
+) -> *mut ibv::Qp {
     // SAFETY: by the interface the domain is alive and the structure valid.
     let (domain, init) = unsafe { (&*pd, &mut *init) };
     let device = domain.public.context;
@@ -66,6 +76,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *m
         ((*init.send_cq).handle, (*init.recv_cq).handle, srq)
     };
     let is_rc = init.qp_type == qp_type::RC;
+    let service = service.unwrap_or(if is_rc { Service::Connected } else { Service::Datagrams });
     // SAFETY: by the interface the context is open.
     let made = unsafe { context(device) }.with(|engine| {
         let cap = &mut init.cap;
@@ -81,9 +92,12 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *m
             return Err(libc::ENOMEM);
         }
         let number = engine.qp_number().ok_or(libc::ENOMEM)?;
+        // An initiator's first connection is none that a packet could be of before.
+        let first = u32::from(matches!(service, Service::Initiator(_)));
+        let tx = Sending { next: first, transmit: first, acked: first, ..Sending::default() };
         let qp = Qp {
             number,
-            is_rc,
+            service,
             state: qp_state::RESET,
             pd: domain.number,
             send_cq,
@@ -93,7 +107,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *m
             max_recv: cap.max_recv_wr,
             inline: cap.max_inline_data,
             attr: QpAttr::default(),
-            tx: Sending::default(),
+            tx,
             rx: Receiving::default(),
             object: 0,
             unacked: 0,
@@ -105,7 +119,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *m
         Ok(number) => number,
         Err(code) => return fail(code),
     };
-    let object = Box::into_raw(Box::new(ibv::Qp {
+    let object = QpObject::allocate(ibv::Qp {
         context: device,
         qp_context: init.qp_context,
         pd: pd.cast(),
@@ -114,7 +128,8 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *m
         srq: init.srq,
         handle: number,
         qp_num: number,
-    }));
+    })
+    .cast::<ibv::Qp>();
     // SAFETY: by the interface the context is open.
     unsafe { context(device) }.with(|engine| {
         if let Some(qp) = engine.qps.get_mut(&number) {
@@ -175,7 +190,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv::Qp) -> c_int {
     unsafe {
         let number = (*qp).qp_num;
         context((*qp).context).with(|engine| engine.destroy_qp(number));
-        drop(Box::from_raw(qp));
+        drop(Box::from_raw(qp.cast::<QpObject>()));
     }
     0
 }

@@ -114,7 +114,7 @@ unsafe fn request(wr: &SendWr, qp: &Qp) -> Option<Wqe> {
     // SAFETY: the opcode and the type of the queue pair say which member is there; all are
     // integers and pointers, and an address handle is alive.
     let (addr, key, operands, datagram) = unsafe {
-        match (qp.is_rc, wr.opcode) {
+        match (qp.is_reliable(), wr.opcode) {
             (false, opcode::SEND) => {
                 let ud = wr.wr.ud;
                 let attr = (*ud.ah.cast::<AhObject>()).attr;
@@ -132,7 +132,7 @@ unsafe fn request(wr: &SendWr, qp: &Qp) -> Option<Wqe> {
             _ => return None,
         }
     };
-    if !qp.is_rc && sge.length as usize > datagram::MAX {
+    if !qp.is_reliable() && sge.length as usize > datagram::MAX {
         return None;
     }
     let is_signaled = wr.send_flags & send_flags::SIGNALED != 0;
@@ -146,6 +146,7 @@ unsafe fn request(wr: &SendWr, qp: &Qp) -> Option<Wqe> {
         key,
         operands,
         datagram,
+        session: None,
         first: qp.tx.next,
         packets: 0,
         received: 0,
@@ -194,15 +195,20 @@ unsafe fn post_one(engine: &mut Engine, qp: &mut Qp, wr: &SendWr, now: Instant) 
     if !matches!(qp.state, qp_state::RTS | qp_state::ERR) {
         return libc::EINVAL;
     }
+    // SAFETY: by the interface the structure and what it names are readable.
+    let Some(wqe) = (unsafe { request(wr, qp) }) else { return libc::EINVAL };
+    enqueue(engine, qp, wqe, now)
+}
+
+/// Adds a request to a queue pair in RTS or ERR. Returns an error number if it is full.
+pub(super) fn enqueue(engine: &mut Engine, qp: &mut Qp, wqe: Wqe, now: Instant) -> c_int {
     if qp.tx.used >= qp.max_send {
         return libc::ENOMEM;
     }
-    // SAFETY: by the interface the structure and what it names are readable.
-    let Some(wqe) = (unsafe { request(wr, qp) }) else { return libc::EINVAL };
     qp.tx.used += 1;
     if qp.state == qp_state::ERR {
         engine.complete_send(qp, &wqe, ibv::wc_status::WR_FLUSH_ERR, now);
-    } else if qp.is_rc {
+    } else if qp.is_reliable() {
         qp.tx.next = wqe.first + wqe.packets;
         qp.tx.queue.push_back(wqe);
     } else {

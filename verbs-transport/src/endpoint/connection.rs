@@ -19,12 +19,24 @@ pub(crate) const MAX_BREAKS: u32 = 10;
 const REFUSED_MIN: Duration = Duration::from_millis(50);
 const REFUSED_MAX: Duration = Duration::from_secs(5);
 
+/// What is known of the peer's target, which takes operations without a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerTarget {
+    /// It must be looked up.
+    Unknown,
+    /// Its number, if there is one.
+    Known(Option<u32>),
+    /// It has failed, and is looked up again after this time.
+    Suspended(Instant),
+}
+
 /// Wire-up state of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) handshake: Handshake,
     /// The peer's address, once it is known.
     pub(crate) addr: Option<Address>,
+    pub(crate) target: PeerTarget,
     /// When the endpoint is looked after, if it waits for an address or a handshake.
     pub(crate) scheduled: Option<Instant>,
     /// Address handle for datagrams to the peer.
@@ -57,6 +69,7 @@ impl Connection {
         Connection {
             handshake: Handshake::new(),
             addr: None,
+            target: PeerTarget::Unknown,
             scheduled: None,
             ah: None,
             psn: 0,

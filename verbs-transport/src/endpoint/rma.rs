@@ -8,6 +8,10 @@
 //! The last piece that a connection completed before it broke is unconfirmed and posted again
 //! too: `rdma_rxe` (Linux 6.1) completes a request with success when its answer is out of place,
 //! and only then lets the queue pair fail.
+//!
+//! The operations of an endpoint have one [`Path`] at a time, chosen when there are none. Writes of
+//! an initiator are *read back*: frames to the peer go another way and could be there first.
+//! Therefore such an operation ends with a read of its last byte, which counts as one byte more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +26,17 @@ use crate::ibv::{Destination, Mr, Sge};
 const READ_BYTES: usize = 64 << 10;
 /// Bytes of one write request.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// What carries the operations of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// A connection, for which they wait.
+    Connection,
+    /// An initiator of dynamically connected transport, for which they wait.
+    Line,
+    /// The initiator of this number.
+    Initiator(u8),
+}
 
 /// An RMA operation.
 #[derive(Debug)]
@@ -40,16 +55,19 @@ pub(crate) struct RmaOp {
     /// Bytes of the piece that this connection completed last: unconfirmed until the next piece
     /// or the end.
     unconfirmed: usize,
+    /// Its last byte is read back in the end.
+    reads_back: bool,
 }
 
 /// The RMA operations of an endpoint, and how many pieces are under way.
 #[derive(Debug)]
 pub(crate) struct RmaQueue {
     pub(crate) ops: VecDeque<RmaOp>,
+    pub(crate) path: Path,
     pieces: usize,
     /// Pieces under way that are answered with data: reads and atomics.
     reads: usize,
-    /// Most of these that both devices have under way.
+    /// Most of these that both devices of the connection have under way.
     pub(crate) max_reads: usize,
 }
 
@@ -59,6 +77,10 @@ pub(crate) struct Piece {
     pub(crate) to: Destination,
     /// It writes data of the peer.
     pub(crate) is_write: bool,
+    /// It reads back what was written, to memory of the caller's choice.
+    pub(crate) reads_back: bool,
+    /// It is the first one of its operation.
+    pub(crate) is_first: bool,
 }
 
 /// The meaning of the completion of a piece.
@@ -71,31 +93,60 @@ pub(crate) struct Completed {
 
 impl RmaQueue {
     pub(crate) fn new() -> RmaQueue {
-        RmaQueue { ops: VecDeque::new(), pieces: 0, reads: 0, max_reads: 1 }
+        let path = Path::Connection;
+        RmaQueue { ops: VecDeque::new(), path, pieces: 0, reads: 0, max_reads: 1 }
     }
 
     /// Queues an operation.
     pub(crate) fn push(&mut self, what: OneSided, addr: u64, rkey: u32, mr: Arc<Mr>, token: u64) {
         let (posted, completed, unconfirmed) = (0, 0, 0);
-        self.ops.push_back(RmaOp { token, addr, rkey, what, mr, posted, completed, unconfirmed });
+        let reads_back = self.path != Path::Connection && matches!(what, OneSided::Put(_));
+        self.ops.push_back(RmaOp {
+            token,
+            addr,
+            rkey,
+            what,
+            mr,
+            posted,
+            completed,
+            unconfirmed,
+            reads_back,
+        });
+    }
+
+    /// Returns whether there are operations that wait for a connection or use it.
+    pub(crate) fn needs_connection(&self) -> bool {
+        !self.ops.is_empty() && self.path == Path::Connection
+    }
+
+    /// Returns whether pieces are under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.pieces > 0
     }
 
     /// Returns the next piece of operation `*index` or a later one, and counts it as under way;
-    /// `None` if no more can be posted now.
-    pub(crate) fn next_piece(&mut self, index: &mut usize) -> Option<Piece> {
+    /// `None` if no more can be posted now. At most `max_reads` are answered with data at once. If
+    /// `may_begin` is not set, no further operation is begun.
+    pub(crate) fn next_piece(
+        &mut self,
+        index: &mut usize,
+        max_reads: usize,
+        may_begin: bool,
+    ) -> Option<Piece> {
         while *index < self.ops.len() && self.pieces < MAX_RMA_OPS {
             let op = &mut self.ops[*index];
-            let max = if op.is_answered() { READ_BYTES } else { WRITE_BYTES };
-            let len = max.min(op.what.memory().len() - op.posted);
+            let is_answered = op.is_answered_at(op.posted);
+            let len = op.next_len();
             if len == 0 {
                 *index += 1;
                 continue;
             }
-            if op.is_answered() && self.reads >= self.max_reads {
+            let has_begun = op.posted > 0;
+            if (is_answered && self.reads >= max_reads) || !(has_begun || may_begin) {
                 return None;
             }
             self.pieces += 1;
-            self.reads += usize::from(op.is_answered());
+            self.reads += usize::from(is_answered);
             return Some(op.post(len));
         }
         None
@@ -105,10 +156,10 @@ impl RmaQueue {
     pub(crate) fn complete(&mut self, len: usize) -> Option<Completed> {
         let op = self.ops.front_mut()?;
         self.pieces -= 1;
-        self.reads -= usize::from(op.is_answered());
+        self.reads -= usize::from(op.is_answered_at(op.completed));
         op.completed += len;
         let before = std::mem::replace(&mut op.unconfirmed, len);
-        let is_last = op.completed == op.what.memory().len();
+        let is_last = op.completed == op.total();
         Some(Completed { is_last, is_progress: is_last || before > 0 })
     }
 
@@ -120,26 +171,50 @@ impl RmaQueue {
         tokens
     }
 
-    /// Ends a connection: missing or unconfirmed pieces are posted again.
+    /// Ends a connection or leaves an initiator: missing or unconfirmed pieces are posted again on
+    /// a connection.
     pub(crate) fn disconnect(&mut self) {
         (self.pieces, self.reads) = (0, 0);
+        self.path = Path::Connection;
         for op in &mut self.ops {
             op.completed -= std::mem::take(&mut op.unconfirmed);
+            if std::mem::take(&mut op.reads_back) {
+                // What was written is not known to be in memory.
+                op.completed = 0;
+            }
             op.posted = op.completed;
         }
     }
 }
 
 impl RmaOp {
-    /// Returns whether its requests are answered with data.
-    fn is_answered(&self) -> bool {
-        !matches!(self.what, OneSided::Put(_))
+    /// Returns whether the requests from byte `at` on are answered with data.
+    fn is_answered_at(&self, at: usize) -> bool {
+        !matches!(self.what, OneSided::Put(_)) || at >= self.what.memory().len()
+    }
+
+    /// Returns the bytes of all its requests.
+    fn total(&self) -> usize {
+        self.what.memory().len() + usize::from(self.reads_back)
+    }
+
+    /// Returns the bytes of its next request; 0 if there is none.
+    fn next_len(&self) -> usize {
+        let bytes = self.what.memory().len();
+        let max = if self.is_answered_at(self.posted) { READ_BYTES } else { WRITE_BYTES };
+        let end = if self.posted < bytes { bytes } else { self.total() };
+        max.min(end - self.posted)
     }
 
     /// Returns the next request of it, over `len` bytes.
     fn post(&mut self, len: usize) -> Piece {
-        let offset = self.posted as u64;
+        let (offset, bytes) = (self.posted as u64, self.what.memory().len() as u64);
         self.posted += len;
+        if offset == bytes {
+            let memory = Sge { length: 1, ..Sge::default() };
+            let to = Destination::read(self.addr.wrapping_add(bytes - 1), self.rkey);
+            return Piece { memory, to, is_write: false, reads_back: true, is_first: false };
+        }
         let addr = self.what.memory().addr() + offset;
         let memory = Sge { addr, length: len as u32, lkey: self.mr.lkey() };
         let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
@@ -148,6 +223,7 @@ impl RmaOp {
             OneSided::Put(_) => Destination::write(addr, rkey),
             OneSided::Atomic(what, _) => Destination::atomic(addr, rkey, what),
         };
-        Piece { memory, to, is_write: !self.is_answered() }
+        let is_write = matches!(self.what, OneSided::Put(_));
+        Piece { memory, to, is_write, reads_back: false, is_first: offset == 0 }
     }
 }

@@ -159,6 +159,15 @@ impl Context {
         answer == 0 && able.general_caps & odp::IMPLICIT != 0 && able.rc_odp_caps & odp::READ != 0
     }
 
+    /// Returns whether the driver is mlx5: the device may have
+    /// [dynamically connected queue pairs](super::dynamic).
+    pub fn is_mlx5(&self) -> bool {
+        // SAFETY: the context is open, and libibverbs keeps its device as long.
+        let device = unsafe { (*self.raw()).device };
+        // SAFETY: the device is that of an open context.
+        self.library.mlx5().is_some_and(|mlx5| unsafe { (mlx5.is_supported)(device) })
+    }
+
     /// Returns properties and state of a port. Ports are numbered from 1.
     pub fn port(&self, port: u8) -> io::Result<PortAttr> {
         let mut attr = MaybeUninit::<PortAttr>::zeroed();

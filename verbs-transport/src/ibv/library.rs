@@ -6,10 +6,12 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use super::functions::Functions;
 use super::layout::*;
+use super::mlx5::{self, Mlx5};
 
 /// Why the library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,30 +48,35 @@ macro_rules! functions {
             pub query_gid_ex: Option<unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int>,
             /// Since version 36; `None` in older ones.
             pub is_fork_initialized: Option<unsafe extern "C" fn() -> c_int>,
+            functions: Functions,
+            mlx5: OnceLock<Option<Mlx5>>,
         }
 
         impl Library {
             fn load(file: &str) -> Result<Library, LibraryError> {
-                let handle = open(file)?;
+                let missing = |why| LibraryError::Missing { file: file.to_owned(), why };
+                let functions = Functions::open(file).map_err(missing)?;
                 let too_old = |symbol: &'static CStr| LibraryError::TooOld {
                     file: file.to_owned(),
                     function: symbol.to_str().unwrap_or("?"),
                 };
                 Ok(Library {
                     $($field: {
-                        let symbol = find(handle, $symbol).ok_or_else(|| too_old($symbol))?;
+                        let symbol = functions.find($symbol).ok_or_else(|| too_old($symbol))?;
                         // SAFETY: the symbol is the function of this name, a pointer that is not
                         // null, and the interface has fixed its signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(symbol) }
                     },)*
-                    query_gid_ex: find(handle, c"_ibv_query_gid_ex").map(|symbol| {
+                    query_gid_ex: functions.find(c"_ibv_query_gid_ex").map(|symbol| {
                         // SAFETY: as above: a function by its name, with a fixed signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int>(symbol) }
                     }),
-                    is_fork_initialized: find(handle, c"ibv_is_fork_initialized").map(|symbol| {
+                    is_fork_initialized: functions.find(c"ibv_is_fork_initialized").map(|symbol| {
                         // SAFETY: as above: a function by its name, with a fixed signature.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol) }
                     }),
+                    functions,
+                    mlx5: OnceLock::new(),
                 })
             }
         }
@@ -127,6 +134,19 @@ pub fn library(file: Option<&str>) -> Result<&'static Library, LibraryError> {
 const KERNEL_COPIES: c_int = 2;
 
 impl Library {
+    /// Returns the functions of the mlx5 driver, opened by the first call; `None` if there are
+    /// none. A stand-in for libibverbs has them itself.
+    pub(super) fn mlx5(&self) -> Option<&Mlx5> {
+        let load = || {
+            let driver = match self.functions.find(c"mlx5dv_create_qp") {
+                Some(_) => self.functions,
+                None => Functions::open(mlx5::FILE).ok()?,
+            };
+            Mlx5::load(self.functions, driver)
+        };
+        self.mlx5.get_or_init(load).as_ref()
+    }
+
     /// Keeps pinned pages with this process when it forks. `ibv_fork_init` takes them out of the
     /// child (MADV_DONTFORK): with cached registrations pages of the heap would be missing there.
     /// Some versions do that although the kernel copies; therefore the kernel is asked first.
@@ -151,32 +171,4 @@ fn kernel_copies() -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
     (next(), next()) >= (5, 12)
-}
-
-fn open(file: &str) -> Result<*mut c_void, LibraryError> {
-    let missing = |why| LibraryError::Missing { file: file.to_owned(), why };
-    let path = CString::new(file).map_err(|_| missing("its name has a zero byte".into()))?;
-    // SAFETY: the name is a terminated string. The library's constructors run like those of any
-    // library that is loaded at run time.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if !handle.is_null() {
-        return Ok(handle);
-    }
-    // SAFETY: after a failed dlopen, dlerror returns null or a terminated string that lives until
-    // the thread's next such call, and it is copied before that.
-    let why = unsafe {
-        let text = libc::dlerror();
-        if text.is_null() {
-            "no reason given".into()
-        } else {
-            CStr::from_ptr(text).to_string_lossy().into_owned()
-        }
-    };
-    Err(missing(why))
-}
-
-fn find(handle: *mut c_void, symbol: &'static CStr) -> Option<*mut c_void> {
-    // SAFETY: the handle is of an open library that is never closed, and the name is terminated.
-    let found = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }

@@ -5,8 +5,11 @@
 //! of the device itself (keys, bounds of registered memory) are not repeated here.
 
 mod context;
+pub mod dynamic;
+mod functions;
 pub mod layout;
 mod library;
+pub mod mlx5;
 mod protection;
 mod queue;
 

@@ -90,8 +90,8 @@ pub struct Work {
 /// The operation of a request at the connected peer, and its target.
 #[derive(Clone, Copy)]
 pub struct Destination {
-    opcode: u32,
-    target: Target,
+    pub(super) opcode: u32,
+    pub(super) target: Target,
 }
 
 impl Destination {
@@ -162,6 +162,10 @@ impl Cq {
         Ok(Cq { context, channel: Arc::clone(channel), raw, poll, notify, events: 0 })
     }
 
+    pub(super) fn raw(&self) -> *mut layout::Cq {
+        self.raw.as_ptr()
+    }
+
     /// Returns the number of completions that it has space for.
     pub fn entries(&self) -> u32 {
         // SAFETY: the object is alive until dropped.
@@ -228,6 +232,10 @@ impl Srq {
             .post_srq_recv
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         Ok(Srq { pd: Arc::clone(pd), raw, post })
+    }
+
+    pub(super) fn raw(&self) -> *mut layout::Srq {
+        self.raw.as_ptr()
     }
 
     /// Posts receives: the number that comes back in the completion, and the memory of each.
@@ -309,10 +317,19 @@ impl Qp {
                 Err(_) => inline /= 2,
             }
         };
+        Qp::of(pd, raw, inline)
+    }
+
+    /// Returns the owner of a queue pair that was just made.
+    pub(super) fn of(pd: &Arc<Pd>, raw: NonNull<layout::Qp>, inline: u32) -> io::Result<Qp> {
         let unusable = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         let post = pd.context.ops().post_send.ok_or_else(unusable)?;
         let receive = pd.context.ops().post_recv.ok_or_else(unusable)?;
         Ok(Qp { pd: Arc::clone(pd), raw, post, receive, inline })
+    }
+
+    pub(super) fn raw(&self) -> *mut layout::Qp {
+        self.raw.as_ptr()
     }
 
     /// Returns its number on the wire.

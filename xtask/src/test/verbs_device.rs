@@ -19,8 +19,8 @@ const CALM: &str = "devices=stand0/ib,stand1/ib late=50";
 const ROUGH: &str = "late=300 lots=100 place=300 overtake=1 prefetch=3 rnr=2000";
 /// How the programs run: a name, what the network does besides, and knobs. Every program runs as
 /// adapters will run it ([`BY_EAGER_RDMA`]), in one of the other ways by turns, and programs on
-/// windows where connections break as well ([`BROKEN`]).
-const WAYS: [(&str, &str, &[&str]); 5] = [
+/// windows where connections break ([`BROKEN`]) and without any ([`DYNAMIC`]) as well.
+const WAYS: [(&str, &str, &[&str]); 6] = [
     ("between pretended hosts", "", &["wait.spin=0s"]),
     (
         "by eager RDMA where packets are lost",
@@ -43,12 +43,24 @@ const WAYS: [(&str, &str, &[&str]); 5] = [
         "loss=10000 broken=500",
         &["verbs.ack_timeout=8", "wait.spin=0s"],
     ),
+    (
+        "by dynamic connections where packets are lost",
+        "dc=1 loss=500 early=1",
+        &[
+            "verbs.dynamic=on",
+            "verbs.connect_after=1000000",
+            "verbs.ack_timeout=8",
+            "wait.spin=0s",
+        ],
+    ),
 ];
 /// The way of adapters: frames are written from the first one on by ranks that poll for a while.
 const BY_EAGER_RDMA: usize = 1;
 /// The way of links that flap.
 const BROKEN: usize = 4;
-/// The programs on windows that run there.
+/// The way without connections.
+const DYNAMIC: usize = 5;
+/// The programs on windows that run in both of these.
 const WINDOWS: [&str; 3] = ["one_sided", "window_load", "word_atomics"];
 /// The ranks of most jobs: two on each of two pretended hosts.
 const HOSTS: &str = "a:2,b:2";
@@ -119,8 +131,9 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         if !is_meant || !PROGRAMS.contains(&case.name.as_str()) {
             continue;
         }
-        let others = [0, 2, 3];
-        let also = WINDOWS.contains(&case.name.as_str()).then_some(BROKEN);
+        let others = [0, 2, 3, DYNAMIC];
+        let is_on_windows = WINDOWS.contains(&case.name.as_str());
+        let also = [BROKEN, DYNAMIC].into_iter().filter(|_| is_on_windows);
         for way in [BY_EAGER_RDMA, others[seed % others.len()]].into_iter().chain(also) {
             let mut mpiexec = job(project, &library, seed, way);
             let ran = capture(mpiexec.args(&words), None, Duration::from_secs(case.timeout))?;
