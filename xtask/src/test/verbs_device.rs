@@ -46,12 +46,7 @@ const WAYS: [(&str, &str, &[&str]); 6] = [
     (
         "by dynamic connections where packets are lost",
         "dc=1 loss=500 early=1",
-        &[
-            "verbs.dynamic=on",
-            "verbs.connect_after=1000000",
-            "verbs.ack_timeout=8",
-            "wait.spin=0s",
-        ],
+        &["verbs.dynamic=on", "verbs.connect_after=1000000", "verbs.ack_timeout=8", "wait.spin=0s"],
     ),
 ];
 /// The way of adapters: frames are written from the first one on by ranks that poll for a while.
