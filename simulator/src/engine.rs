@@ -469,7 +469,7 @@ impl<'m> Simulation<'m> {
                 self.segments[host].leave(round);
                 self.ranks[rank as usize].segment_round += 1;
             }
-            _ => {
+            SegSync::Arrive | SegSync::ArriveBefore(_) | SegSync::SignalEarly | SegSync::None => {
                 self.arrive(rank, host, round, sync == SegSync::Arrive);
             }
         }

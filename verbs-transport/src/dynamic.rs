@@ -20,7 +20,7 @@ use crate::endpoint::rma::{Path, Piece};
 use crate::endpoint::send_queue::MAX_RMA_OPS;
 use crate::ibv::dynamic::{Initiator, Target, To};
 use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
-use crate::ibv::{Ah, Cq, Mr, QpAttr, Sge, Srq, Work};
+use crate::ibv::{Ah, Cq, Mr, QpAttr, Sge, Srq, Wc, Work};
 use crate::limits::{Config, INITIATORS, RNR_RETRIES, RNR_TIMER, reads};
 use crate::memory::Scratch;
 
@@ -39,6 +39,8 @@ pub(crate) struct Dynamic {
     scratch: Scratch,
     key: u64,
     line: VecDeque<u32>,
+    /// Number of the initiator that was made last.
+    made: u32,
     /// Operations that ended.
     pub(crate) ended: u64,
     /// Initiators that failed.
@@ -50,6 +52,9 @@ pub(crate) struct Dynamic {
 struct Slot {
     /// `None` after a failure, until it is taken again.
     queue: Option<Initiator>,
+    /// The number by which its requests are told from those of an earlier one, whose queue pair may
+    /// have had the same number.
+    made: u32,
     serves: Option<u32>,
     /// Bytes of the pieces under way.
     under_way: VecDeque<u32>,
@@ -87,6 +92,7 @@ impl Dynamic {
             scratch,
             key,
             line: VecDeque::new(),
+            made: 0,
             ended: 0,
             failures: 0,
         })
@@ -101,6 +107,13 @@ impl Dynamic {
     pub(crate) fn find(&self, qpn: u32) -> Option<u8> {
         let is_it = |slot: &Slot| slot.queue.as_ref().is_some_and(|it| it.qp().number() == qpn);
         self.initiators.iter().position(is_it).map(|number| number as u8)
+    }
+
+    /// Returns the initiator whose request this completion is of.
+    pub(crate) fn of(&self, completion: &Wc) -> Option<u8> {
+        let number = self.find(completion.qp_num)?;
+        let made = self.initiators[usize::from(number)].made;
+        (completion.wr_id as u32 == made).then_some(number)
     }
 
     /// Returns the endpoint that an initiator serves.
@@ -129,6 +142,8 @@ impl Dynamic {
         let slot = &mut self.initiators[number];
         if slot.queue.is_none() {
             slot.queue = Some(make(adapter, cq, config)?);
+            self.made = self.made.wrapping_add(1);
+            slot.made = self.made;
         }
         (slot.serves, slot.begun) = (Some(at as u32), 0);
         Ok(Some(number as u8))
@@ -160,7 +175,8 @@ impl Dynamic {
             },
             false => piece.memory,
         };
-        let work = Work { id: wr_id::SEND, flags: 0, memory, to: piece.to };
+        let id = wr_id::SEND | u64::from(slot.made);
+        let work = Work { id, flags: 0, memory, to: piece.to };
         queue.post(&work, To { ah, target, key: self.key })?;
         slot.under_way.push_back(memory.length);
         slot.begun += u32::from(piece.is_first);

@@ -12,6 +12,8 @@ use fabric::PeerFailed;
 use crate::dynamic::{Dynamic, max_reads};
 use crate::endpoint::connection::PeerTarget;
 use crate::endpoint::rma::Path;
+use crate::ibv::Wc;
+use crate::ibv::layout::wc_status;
 use crate::recovery::UNCLEAR_ATOMIC;
 use crate::transport::VerbsTransport;
 
@@ -101,8 +103,18 @@ impl VerbsTransport {
         self.leave_target(at);
     }
 
-    /// Handles the completion of a request of an initiator.
-    pub(crate) fn dynamic_piece_done(&mut self, number: u8) {
+    /// Handles the completion of a request of an initiator, if it is one.
+    pub(crate) fn dynamic_done(&mut self, completion: &Wc) {
+        let Some(number) = self.dynamic.as_ref().and_then(|dynamic| dynamic.of(completion)) else {
+            return;
+        };
+        match completion.status {
+            wc_status::SUCCESS => self.dynamic_piece_done(number),
+            _ => self.initiator_failed(number),
+        }
+    }
+
+    fn dynamic_piece_done(&mut self, number: u8) {
         let Some(dynamic) = &mut self.dynamic else { return };
         let (Some(at), Some(len)) = (dynamic.served_by(number), dynamic.complete(number)) else {
             return;

@@ -146,10 +146,7 @@ impl VerbsTransport {
             return self.wc_error(completion);
         }
         let Some(at) = self.endpoints.served_by(completion.qp_num) else {
-            if let Some(number) = self.initiator(completion.qp_num) {
-                self.dynamic_piece_done(number);
-            }
-            return;
+            return self.dynamic_done(completion);
         };
         let Some(signal) = self.endpoints[at].tx.complete() else { return };
         if signal.ends_replay {
@@ -169,10 +166,7 @@ impl VerbsTransport {
     #[cold]
     fn wc_error(&mut self, completion: &Wc) {
         let Some(at) = self.endpoints.served_by(completion.qp_num) else {
-            if let Some(number) = self.initiator(completion.qp_num) {
-                self.initiator_failed(number);
-            }
-            return;
+            return self.dynamic_done(completion);
         };
         let why = match completion.status {
             wc_status::WR_FLUSH_ERR => "the other side closed it".to_owned(),

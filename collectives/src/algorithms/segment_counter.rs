@@ -89,6 +89,8 @@ pub fn bcast_in_pieces(b: &mut Builder, pos: Position, root: u32, data: Extent) 
     if pos.rank == root {
         b.copy(data, bytes);
     }
+    // All of them, since two broadcasts may have pieces of one size.
+    b.reserve_slot(bytes.count);
     // Equal ones: a short last piece would cost as many changes of processes as a long one.
     let pieces = bytes.count.div_ceil(SLOTS_BYTES);
     for index in 0..pieces {

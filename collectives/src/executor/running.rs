@@ -458,7 +458,17 @@ impl Running {
             }
             _ => !has_arrived(member),
         });
-        let peers = missing.filter_map(|(_, rank)| self.plan.peer(Member::local(rank)));
+        let mut missing: Vec<_> = missing.collect();
+        // A member that arrives last waits for the others itself.
+        let before = rounds[..self.cursor.round].iter().rev();
+        let mut last = before.filter_map(|round| match round.sync {
+            SegSync::ArriveBefore(last) => Some(u32::from(last)),
+            _ => None,
+        });
+        if let Some(last) = last.next().filter(|_| missing.len() > 1) {
+            missing.retain(|&(member, _)| member != last);
+        }
+        let peers = missing.into_iter().filter_map(|(_, rank)| self.plan.peer(Member::local(rank)));
         peers.take(MAX_MISSING).collect()
     }
 

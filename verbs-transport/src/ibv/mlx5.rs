@@ -1,7 +1,7 @@
 //! The structures and functions of the mlx5 driver's own library (`infiniband/mlx5dv.h`), and those
 //! of libibverbs that they extend, as far as dynamically connected queue pairs need them.
 //!
-//! The structures are written by hand as in [`layout`](super::layout), and compared with the
+//! The structures are written by hand as in [`layout`], and compared with the
 //! system's headers by the same test.
 
 #![allow(unsafe_code)]
