@@ -158,6 +158,9 @@ pub enum SegSync {
     /// Its steps run when this rank's slot may be written and these members of the segment have
     /// arrived.
     WaitFor(Awaited),
+    /// Like `WaitFor`, but calls are compared by a later `WaitAll`: a rank that fails there leaves
+    /// a round that is complete. No steps.
+    WaitForArrival(Awaited),
     /// This rank arrives and wakes the members that wait for it. No steps.
     SignalEarly,
     /// This rank arrives. The steps are run by the last member to arrive.

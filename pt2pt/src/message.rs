@@ -92,7 +92,8 @@ pub struct Notice {
     /// The sender has passed the collective, or it has failed there. Otherwise the sender waits.
     pub is_answer: bool,
     /// The sender waits in its collective segment: the number of its round, of which
-    /// [`Notice::ROUND_BITS`] travel.
+    /// [`Notice::ROUND_BITS`] travel. In an answer: it has been there with another amount, which
+    /// the call may not tell.
     pub round: Option<u64>,
 }
 

@@ -457,7 +457,10 @@ impl<'m> Simulation<'m> {
         let host = self.ranks[rank as usize].segment.0 as usize;
         let round = self.ranks[rank as usize].segment_round;
         match sync {
-            SegSync::Acquire | SegSync::WaitFor(_) | SegSync::WaitAll => {
+            SegSync::Acquire
+            | SegSync::WaitFor(_)
+            | SegSync::WaitForArrival(_)
+            | SegSync::WaitAll => {
                 let clock = self.await_in_segment(rank, sync);
                 let state = &mut self.ranks[rank as usize];
                 state.waits_in_segment = clock.is_none();
@@ -496,7 +499,7 @@ impl<'m> Simulation<'m> {
             }
         };
         let (mut clock, mut next) = state.reading.take().unwrap_or((state.clock, 0));
-        if let SegSync::WaitFor(awaited) = sync {
+        if let SegSync::WaitFor(awaited) | SegSync::WaitForArrival(awaited) = sync {
             for member in awaited.members().skip(next) {
                 let Some(written) = segment.wait(round, Awaited::Member(member), rank) else {
                     state.reading = Some((clock, next));

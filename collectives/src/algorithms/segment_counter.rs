@@ -74,7 +74,7 @@ pub fn barrier_root_last(b: &mut Builder, pos: Position) {
     b.sync(SegSync::Acquire);
     match pos.rank {
         0 => {
-            b.sync(SegSync::WaitFor(Awaited::range(1, pos.size - 1)));
+            b.sync(SegSync::WaitForArrival(Awaited::range(1, pos.size - 1)));
             b.sync(SegSync::Arrive);
         }
         _ => b.sync(SegSync::ArriveBefore(0)),

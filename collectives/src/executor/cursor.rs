@@ -101,7 +101,7 @@ impl Cursor {
             SegSync::None | SegSync::Next => true,
             SegSync::Arrive | SegSync::ArriveBefore(_) | SegSync::SignalEarly => true,
             SegSync::Acquire => segment.is_ready(self.segment_round),
-            SegSync::WaitFor(awaited) => {
+            SegSync::WaitFor(awaited) | SegSync::WaitForArrival(awaited) => {
                 let has_arrived =
                     |from| segment.agrees(self.segment_round, from, self.signature).is_some();
                 segment.is_ready(self.segment_round) && awaited.members().all(has_arrived)
@@ -119,7 +119,9 @@ impl Cursor {
         let (round, signature) = (self.segment_round, self.signature);
         match sync {
             SegSync::None => SyncResult::Run,
-            SegSync::Acquire | SegSync::WaitFor(_) if !segment.is_ready(round) => {
+            SegSync::Acquire | SegSync::WaitFor(_) | SegSync::WaitForArrival(_)
+                if !segment.is_ready(round) =>
+            {
                 SyncResult::Blocked
             }
             SegSync::Acquire => SyncResult::Run,
@@ -133,6 +135,10 @@ impl Cursor {
                 }
                 SyncResult::Run
             }
+            SegSync::WaitForArrival(_) => match self.is_due(plan, sync) {
+                true => SyncResult::Run,
+                false => SyncResult::Blocked,
+            },
             SegSync::WaitAll if !segment.is_complete(round) => SyncResult::Blocked,
             SegSync::WaitAll => {
                 segment.mismatch(round, signature).map_or(SyncResult::Run, SyncResult::Mismatch)

@@ -11,6 +11,7 @@
 //! that learns of it from an inquiry fails, and catches up when it leaves its segment
 //! ([`Cursor::leave_early`](super::cursor::Cursor::leave_early)).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fabric::coll_segment::Wakes;
@@ -215,15 +216,15 @@ impl Active {
                 return false;
             }
             if !notice.is_answer {
-                pt2pt.notify(endpoint, from, &reply(notice, call, running.plan.rank()));
+                pt2pt.notify(endpoint, from, &answer(notice, call, running.plan.rank()));
             }
             running.fail(pt2pt, endpoint, fault(call, notice));
             return true;
         }
         if !notice.is_answer
-            && let Some((call, rank)) = self.past_call(notice, passed)
+            && let Some(answer) = self.answer_from_past(notice, passed)
         {
-            pt2pt.notify(endpoint, from, &reply(notice, call, rank));
+            pt2pt.notify(endpoint, from, &answer);
         }
         false
     }
@@ -242,29 +243,47 @@ impl Active {
         entries[slot as usize].running.as_mut()
     }
 
-    /// The call that this process has ended under the number of an inquiry, if the asking member
-    /// waits in vain for it; and this process's rank.
-    fn past_call(
+    /// Returns true if one of these collectives waits in a round of the segment, of whose number the
+    /// lower bits are known.
+    fn waits_in(&self, context: u64, sequences: Range<i32>, round: u64) -> bool {
+        let running =
+            self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref());
+        let its = running.filter(|running| {
+            running.is_under_way()
+                && running.plan.context() == context
+                && sequences.contains(&running.sequence)
+        });
+        let mut rounds = its.filter_map(Running::first_round);
+        rounds.any(|first| (first ^ round).is_multiple_of(1 << Notice::ROUND_BITS))
+    }
+
+    /// The answer to an inquiry about a collective that this process has ended, if the asking member
+    /// waits in vain for it.
+    fn answer_from_past(
         &self,
         notice: &Notice,
         passed: &impl Fn(u64) -> Option<Passed>,
-    ) -> Option<(CollectiveCall, u32)> {
+    ) -> Option<Notice> {
         let Notice { context, sequence, .. } = *notice;
         let past = self.past.find(context, sequence);
         if let Some(past) = past.filter(|past| past.has_failed || !past.call.agrees(&notice.call)) {
-            return Some((past.call, past.rank));
+            return Some(answer(notice, past.call, past.rank));
         }
         let Passed { rank, next, segment, latest } = passed(context)?;
         if !(0..next).contains(&sequence) {
             return None;
         }
         if let Some(theirs) = notice.round {
-            // The rounds show which members have been there, unless they are out of step.
+            // The rounds show which members have been there, unless they are out of step: then one
+            // may wait for the other in the same round.
+            if self.waits_in(context, sequence + 1..next, theirs) {
+                return Some(answer(notice, notice.call, rank));
+            }
             let is_behind = catch_up(&*segment?, theirs, sequence);
             if is_behind {
                 latest_call::forget(&latest);
             }
-            return is_behind.then_some((notice.call, rank));
+            return is_behind.then(|| answer(notice, notice.call, rank));
         }
         if past.is_some() {
             return None;
@@ -277,8 +296,13 @@ impl Active {
         let signature = segment?.own_signature(ran_outside.count() as u64);
         let unknown = CollectiveCall { kind: 0, root: Collective::NO_ROOT, bytes: None };
         let call = signature.map_or(unknown, signature::call);
-        let has_failed = signature.is_some_and(signature::has_failed);
-        (has_failed || !call.agrees(&notice.call)).then_some((call, rank))
+        if signature.is_some_and(signature::has_failed) || !call.agrees(&notice.call) {
+            return Some(answer(notice, call, rank));
+        }
+        // This process took the segment, and the other one waits for a message. The amounts differ,
+        // although the signature has only a digest of its own.
+        let is_long = call.bytes.is_none();
+        is_long.then(|| Notice { round: Some(0), ..answer(notice, call, rank) })
     }
 }
 
@@ -302,7 +326,7 @@ fn catch_up(segment: &dyn CollSegment, theirs: u64, sequence: i32) -> bool {
 }
 
 /// The answer to an inquiry.
-fn reply(inquiry: &Notice, call: CollectiveCall, rank: u32) -> Notice {
+fn answer(inquiry: &Notice, call: CollectiveCall, rank: u32) -> Notice {
     let is_remote = Member::from_wire(inquiry.source).is_remote();
     let source = if is_remote { Member::remote(rank) } else { Member::local(rank) }.wire();
     Notice { source, call, is_answer: true, round: None, ..*inquiry }
@@ -313,10 +337,12 @@ fn fault(call: CollectiveCall, notice: &Notice) -> Box<Fault> {
     let Notice { context, sequence, call: theirs, .. } = *notice;
     let source = Member::from_wire(notice.source).rank();
     let gave_up = theirs.kind == CollectiveKind::GaveUp as u8;
-    Box::new(match gave_up || call.agrees(&theirs) {
+    let differs_in_amount = notice.is_answer && notice.round.is_some();
+    Box::new(match gave_up || call.agrees(&theirs) && !differs_in_amount {
         true => Fault::GaveUp { call, source, sequence, context },
         false if (call.kind, call.root) == (theirs.kind, theirs.root) => {
-            let (sent, expected) = (theirs.bytes.or(Some(0)), call.bytes.unwrap_or(0));
+            let sent = theirs.bytes.or(if differs_in_amount { None } else { Some(0) });
+            let expected = call.bytes.unwrap_or(0);
             Fault::Sizes { call, source, sequence, context, sent, expected }
         }
         false => Fault::Mismatched { ours: call, theirs, source, sequence, context },

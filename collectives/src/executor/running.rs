@@ -453,7 +453,7 @@ impl Running {
         let has_arrived =
             |member| segment.signature_of(self.cursor.segment_round, member).is_some();
         let missing = self.plan.segment_others().filter(|&(member, _)| match round.sync {
-            SegSync::WaitFor(awaited) => {
+            SegSync::WaitFor(awaited) | SegSync::WaitForArrival(awaited) => {
                 awaited.members().contains(&member) && !has_arrived(member)
             }
             _ => !has_arrived(member),

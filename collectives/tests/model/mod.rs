@@ -185,7 +185,7 @@ impl RankModel {
         let round = self.segment_round;
         match sync {
             SegSync::Acquire if !segment.is_ready(round, me) => return false,
-            SegSync::WaitFor(awaited)
+            SegSync::WaitFor(awaited) | SegSync::WaitForArrival(awaited)
                 if !awaited.members().all(|from| segment.waits_no_more(round, me, from)) =>
             {
                 return false;
