@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-use crate::copy::{LINE, copy_lines};
+use crate::copy::{LINE, line_kernel};
 use crate::copy::{copy, copy_any, copy_nt};
 
 /// Contiguous user memory; see the module for the promise it carries.
@@ -106,10 +106,12 @@ impl UserBuf {
     #[inline(never)]
     pub fn write_lines(&self, offset: usize, bytes: &[u8]) {
         #[cfg(target_arch = "x86_64")]
-        if bytes.len() >= LINE && std::arch::is_x86_feature_detected!("avx2") {
+        if bytes.len() >= LINE
+            && let Some(kernel) = line_kernel()
+        {
             let part = self.slice(offset, bytes.len());
             // SAFETY: as for `write`, and the rest was just requested.
-            return unsafe { copy_lines(bytes.as_ptr(), part.ptr, bytes.len()) };
+            return unsafe { kernel(bytes.as_ptr(), part.ptr, bytes.len()) };
         }
         self.write(offset, bytes);
     }

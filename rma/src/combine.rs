@@ -14,7 +14,7 @@ use crate::guard::Guard;
 use crate::{atomic, device_atomic};
 
 /// Most bytes of an access that is short.
-pub(crate) const SHORT_MAX: usize = 64;
+pub(crate) const SHORT_MAX: usize = 32;
 
 /// Packed operands.
 #[derive(Clone, Copy)]
@@ -120,7 +120,7 @@ const PIECE: usize = 32 << 10;
 
 /// Combines elements where they lie.
 fn in_place(by: Executor<'_>, op: PackedOp, at: UserBuf, operands: UserBuf) {
-    let whole = PIECE - PIECE % op.size();
+    let whole = if at.len() <= PIECE { at.len() } else { PIECE - PIECE % op.size() };
     for begin in (0..at.len()).step_by(whole) {
         let len = whole.min(at.len() - begin);
         let (part, operands) = (at.slice(begin, len), operands.slice(begin, len));

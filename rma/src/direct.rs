@@ -47,6 +47,12 @@ impl Engine {
         self.windows.recent()
     }
 
+    /// Returns the operation of a predefined one on a predefined datatype, by their handles.
+    #[inline]
+    pub fn packed_op(&mut self, op: usize, datatype: usize) -> Option<PackedOp> {
+        self.recent_op.of(op, datatype)
+    }
+
     /// Makes a target of the window in a slot, whose handle is no other window's, the one that was
     /// accessed last. `accesses`: it is about to be accessed, which may begin the epoch of a fence.
     #[inline(never)]

@@ -6,6 +6,7 @@
 
 use crate::operations::Operations;
 use crate::outgoing::{Item, Outgoing};
+use crate::recent::RecentOp;
 use crate::window::Window;
 use crate::windows::Windows;
 use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Protocol, RequestId, Sink, Token};
@@ -28,6 +29,7 @@ pub struct Engine {
     pub(crate) left: Option<u64>,
     /// Calls that ended at once since there was progress; see `direct`.
     pub(crate) quick_calls: u32,
+    pub(crate) recent_op: RecentOp,
 }
 
 impl Engine {
@@ -42,6 +44,7 @@ impl Engine {
             wakes: Vec::new(),
             left: None,
             quick_calls: 0,
+            recent_op: RecentOp::NONE,
         }
     }
 

@@ -1,12 +1,12 @@
 //! The target that this process accessed last at once, or whose lock it took last: the next call
-//! finds it by two comparisons.
+//! finds it by two comparisons. Likewise the operation of the last accumulate.
 //!
 //! Invariant: it says what the window says. Whatever changes a window borrows it mutably from
 //! `windows`, which forgets the target; but for a lock that is taken and returned at once, which
 //! changes both.
 
 use fabric::UserBuf;
-use objects::op::Primitive;
+use objects::op::{PackedOp, Primitive};
 
 use crate::atomic;
 use crate::combine::SHORT_MAX;
@@ -199,8 +199,11 @@ impl Recent {
         size: usize,
     ) -> bool {
         let len = operands.len();
+        if len > SHORT_MAX {
+            return false;
+        }
         let Some(at) = self.reach(disp, len) else { return false };
-        if len > SHORT_MAX || !len.is_multiple_of(size) || !atomic::is_word(at, size) {
+        if !len.is_multiple_of(size) || !atomic::is_word(at, size) {
             return false;
         }
         let Some(announced) = self.words.begin() else { return false };
@@ -221,6 +224,30 @@ impl Recent {
         let is_done = atomic::change_equal(at, expected, new, old);
         announced.end();
         is_done
+    }
+}
+
+/// The operation of the last accumulate of several elements. To make it takes as long as to
+/// combine a hundred bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct RecentOp {
+    /// The handles of the operation and of the datatype.
+    handles: (usize, usize),
+    op: Option<PackedOp>,
+}
+
+impl RecentOp {
+    /// No operation: null is no handle of a predefined one.
+    pub(crate) const NONE: RecentOp = RecentOp { handles: (0, 0), op: None };
+
+    /// Returns [`PackedOp::of_handles`].
+    #[inline]
+    pub(crate) fn of(&mut self, op: usize, datatype: usize) -> Option<PackedOp> {
+        if self.handles != (op, datatype) {
+            let handles = (op, datatype);
+            *self = RecentOp { handles, op: PackedOp::of_handles(op, datatype) };
+        }
+        self.op
     }
 }
 

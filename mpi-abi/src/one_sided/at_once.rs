@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 use fabric::UserBuf;
-use objects::op::{BuiltinOp, PackedOp, Primitive};
+use objects::op::{BuiltinOp, Primitive};
 use runtime::Process;
 use runtime::window::quick;
 
@@ -59,8 +59,7 @@ pub(super) fn combine_now(
     if is_plain && quick::change_all(p, of, disp, (primitive, operands), size) {
         return true;
     }
-    let packed = PackedOp::of_handles(op.0, datatype.0);
-    packed.is_some_and(|packed| quick::combine(p, of, disp, (packed, operands), len, old))
+    quick::combine(p, of, disp, ((op.0, datatype.0), operands), len, old)
 }
 
 /// Returns the operand of MPI_Fetch_and_op and its result, of so many bytes; `None` if the general

@@ -5,7 +5,7 @@
 //! point; [`aim`] makes a target that one. All others find their window in a table.
 
 use fabric::{OneSided, UserBuf};
-use objects::op::{PackedOp, Primitive};
+use objects::op::Primitive;
 use rma::{Engine, Recent, Unlocked};
 
 use crate::process::Process;
@@ -121,16 +121,18 @@ pub fn change_all(
     aim(p, of) && recent(p, of).is_some_and(|at| at.change_all(disp, primitive, operands, size))
 }
 
-/// Combines `len` bytes of adjacent elements in a target's memory.
+/// Combines `len` bytes of adjacent elements in a target's memory, by the handles of a predefined
+/// operation and datatype.
 pub fn combine(
     p: &mut Process,
     (handle, target): (usize, u32),
     disp: i64,
-    (op, operands): (PackedOp, UserBuf),
+    ((op, datatype), operands): ((usize, usize), UserBuf),
     len: usize,
     old: Option<UserBuf>,
 ) -> bool {
     let Some((stack, slot)) = p.quick(handle) else { return false };
+    let Some(op) = stack.protocols.rma.packed_op(op, datatype) else { return false };
     let window = stack.protocols.rma.at(slot);
     window.is_some_and(|window| window.combine_now((target, disp), op, operands, len, old))
 }
