@@ -3,7 +3,6 @@
 use crate::dynamic::Dynamic;
 use crate::ibv::Event;
 use crate::transport::VerbsTransport;
-use crate::wireup_msg::{Address, Published};
 
 impl VerbsTransport {
     /// Handles what the device reports, and checks now and then that it is there: the kernel may
@@ -31,11 +30,9 @@ impl VerbsTransport {
             Ok(false) | Err(_) => return,
         }
         self.renew_dynamic();
-        let ud_qpn = self.wireup.ud.number();
-        let address = Address { port: self.adapter.port.address, ud_qpn, takes_datagrams: true };
+        let (me, port) = (self.endpoints.me(), self.adapter.port.address);
         let target = self.dynamic.as_ref().map(Dynamic::target);
-        let published = Published { address, target };
-        if let Err(why) = self.wireup.publish(self.endpoints.me(), &published) {
+        if let Err(why) = self.wireup.publish(me, port, target) {
             eprintln!("verbena: cannot publish the new RDMA address of this process: {why}");
         }
         for at in 0..self.endpoints.len() {

@@ -7,14 +7,11 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::PeerFailed;
-
 use crate::dynamic::{Dynamic, max_reads};
 use crate::endpoint::connection::PeerTarget;
 use crate::endpoint::rma::Path;
 use crate::ibv::Wc;
 use crate::ibv::layout::wc_status;
-use crate::recovery::UNCLEAR_ATOMIC;
 use crate::transport::VerbsTransport;
 
 /// Time for which a target is not used after a failure.
@@ -159,9 +156,7 @@ impl VerbsTransport {
             dynamic.failures += 1;
         }
         self.endpoints[at].conn.target = PeerTarget::Suspended(Instant::now() + SUSPENSION);
-        let unclear = self.endpoints[at].rma.abort_atomics();
-        let peer = self.endpoints[at].peer;
-        self.reports.fail_all(unclear, &PeerFailed { peer, why: UNCLEAR_ATOMIC.into() });
+        self.fail_unclear_atomics(at);
         self.put_initiator(at, true);
         self.use_connection(at);
     }

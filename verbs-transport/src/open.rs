@@ -27,7 +27,6 @@ use crate::ud::UdEndpoint;
 use crate::unavailable::Unavailable;
 use crate::wait_set::WaitSet;
 use crate::wireup::Wireup;
-use crate::wireup_msg::{Address, Published};
 
 /// Connections that the completion queue has space for at first.
 const FIRST_CONNECTIONS: u32 = 4;
@@ -83,10 +82,9 @@ impl VerbsTransport {
             true => Dynamic::new(&adapter, &cq, &config, &secret).ok(),
             false => None,
         };
-        let address = Address { port: port.address, ud_qpn: ud.number(), takes_datagrams: true };
-        let published = Published { address, target: dynamic.as_ref().map(Dynamic::target) };
         let mut wireup = Wireup::new(ud, store, secret);
-        wireup.publish(me, &published).map_err(Unavailable::Store)?;
+        let target = dynamic.as_ref().map(Dynamic::target);
+        wireup.publish(me, port.address, target).map_err(Unavailable::Store)?;
         let registrations = Registrations::new(pd, settings)?;
         // Now, so that a lack of memory does not show in the middle of the job.
         let each = config.receives_each();

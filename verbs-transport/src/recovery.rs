@@ -17,7 +17,7 @@ use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
 /// Reason for the failure of an atomic operation whose connection has broken.
-pub(crate) const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was under way: it is \
+const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was under way: it is \
                               unknown whether it was carried out";
 
 impl VerbsTransport {
@@ -70,13 +70,12 @@ impl VerbsTransport {
     /// Takes the queue pair of an endpoint out of service. Frames that have arrived on it still
     /// count.
     pub(crate) fn drain(&mut self, at: usize) {
-        let Self { endpoints, send, recv, rings, coalescer, reports, polls, adapter, .. } = self;
+        if self.endpoints[at].rma.path == Path::Connection {
+            self.fail_unclear_atomics(at);
+        }
+        let Self { endpoints, send, recv, rings, coalescer, polls, adapter, .. } = self;
         let endpoint = &mut endpoints[at];
         recv.release(std::mem::take(&mut endpoint.flow.receives));
-        if endpoint.rma.path == Path::Connection {
-            let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
-            reports.fail_all(endpoint.rma.abort_atomics(), &failure);
-        }
         // The open message is unacknowledged like others and is replayed.
         coalescer.disconnect(at);
         // `rdma_rxe` (Linux 6.1) takes receives one at a time and does not report the last.
@@ -95,6 +94,13 @@ impl VerbsTransport {
             }
             None => control.into_iter().for_each(|control| rings.put_control(control)),
         }
+    }
+
+    /// Fails the atomics of endpoint `at` that were posted: whether they were done is not known.
+    pub(crate) fn fail_unclear_atomics(&mut self, at: usize) {
+        let endpoint = &mut self.endpoints[at];
+        let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
+        self.reports.fail_all(endpoint.rma.abort_atomics(), &failure);
     }
 
     /// Ends a connection that has failed. It is made again if anything must go through it.

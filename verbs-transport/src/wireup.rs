@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use fabric::Peer;
 use rustc_hash::FxHashSet;
 
+use crate::device::PortAddress;
 use crate::endpoint::connection::{Connection, RETRY_MAX, RETRY_MIN};
 use crate::store::Store;
 use crate::ud::UdEndpoint;
-use crate::wireup_msg::Published;
+use crate::wireup_msg::{Address, Published};
 
 /// The means by which connections are made.
 pub(crate) struct Wireup {
@@ -38,9 +39,16 @@ impl Wireup {
         Wireup { ud, store, secret, pending, requested, seen: 0 }
     }
 
-    /// Publishes how process `me` is reached.
-    pub(crate) fn publish(&mut self, me: Peer, published: &Published) -> Result<(), String> {
-        self.store.put(&key(me), &published.encode())
+    /// Publishes how process `me` is reached: on its port, and at the number of its target if it has
+    /// one.
+    pub(crate) fn publish(
+        &mut self,
+        me: Peer,
+        port: PortAddress,
+        target: Option<u32>,
+    ) -> Result<(), String> {
+        let address = Address { port, ud_qpn: self.ud.number(), takes_datagrams: true };
+        self.store.put(&key(me), &Published { address, target }.encode())
     }
 
     /// Looks up the address of a peer; `None` while there is no answer. The error is the reason why
