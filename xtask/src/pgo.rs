@@ -23,7 +23,8 @@ use crate::steps::{Step, Steps};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The jobs of the profile: options of mpiexec, then a program of `benches/osu` and its options.
-const JOBS: [(&str, &str); 8] = [
+/// What none of them runs, or all the others run far more often, is built to be small, not fast.
+const JOBS: [(&str, &str); 10] = [
     ("-n 2 --bind-to core", "latency -m 0:1048576 -i 2000"),
     ("-n 2 --bind-to core", "mbw_mr -m 8:8192 -i 1000"),
     ("-n 2 --bind-to core", "bw -m 8:1048576 -i 50"),
@@ -32,6 +33,23 @@ const JOBS: [(&str, &str); 8] = [
     ("-n 2", "mbw_mr_mt -m 8:64 -i 200"),
     ("-n 8", "collective allreduce -m 8:8 -i 500"),
     ("-n 32", "collective allreduce -m 8:8 -i 500"),
+    ("-n 2 --bind-to core", "partitioned -m 8:1048576 -i 1000"),
+    ("-n 2 --bind-to core", "strided"),
+];
+/// Operations and synchronisations of `rma` on two ranks.
+const ONE_SIDED: [&str; 12] = [
+    "put allocate flush",
+    "get allocate flush",
+    "accumulate allocate flush",
+    "fetch_and_op allocate flush",
+    "compare_and_swap allocate flush",
+    "put create flush",
+    "put allocate lock",
+    "put allocate fence",
+    "none allocate lock",
+    "none allocate shared_lock",
+    "none allocate lock_all",
+    "none allocate pscw",
 ];
 /// Each of these on two and on eight ranks.
 const COLLECTIVES: [&str; 9] = [
@@ -118,9 +136,12 @@ fn run_jobs(project: &Project, folder: &Path, programs: &Path, counting: &Path) 
         quietly(mpiexec.env_remove("LD_LIBRARY_PATH"), LIMIT).map(drop)
     };
     JOBS.iter().try_for_each(|(options, program)| job(options, program))?;
+    ONE_SIDED.iter().try_for_each(|what| {
+        job("-n 2 --bind-to core", &format!("rma {what} -m 8:65536 -i 20000"))
+    })?;
     COLLECTIVES.iter().try_for_each(|operation| {
-        job("-n 2 --bind-to core", &format!("collective {operation} -m 8:16384 -i 300"))?;
-        job("-n 8", &format!("collective {operation} -m 8:16384 -i 100"))
+        job("-n 2 --bind-to core", &format!("collective {operation} -m 8:1048576 -i 300"))?;
+        job("-n 8", &format!("collective {operation} -m 8:262144 -i 100"))
     })
 }
 
