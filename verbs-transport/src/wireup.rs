@@ -39,8 +39,8 @@ impl Wireup {
         Wireup { ud, store, secret, pending, requested, seen: 0 }
     }
 
-    /// Publishes how process `me` is reached: on its port, and at the number of its target if it has
-    /// one.
+    /// Publishes how process `me` is reached: on its port, and at the number of its target if it
+    /// has one.
     pub(crate) fn publish(
         &mut self,
         me: Peer,

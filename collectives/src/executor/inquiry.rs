@@ -243,8 +243,8 @@ impl Active {
         entries[slot as usize].running.as_mut()
     }
 
-    /// Returns true if one of these collectives waits in a round of the segment, of whose number the
-    /// lower bits are known.
+    /// Returns true if one of these collectives waits in a round of the segment, of whose number
+    /// the lower bits are known.
     fn waits_in(&self, context: u64, sequences: Range<i32>, round: u64) -> bool {
         let running =
             self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref());
@@ -257,8 +257,8 @@ impl Active {
         rounds.any(|first| (first ^ round).is_multiple_of(1 << Notice::ROUND_BITS))
     }
 
-    /// The answer to an inquiry about a collective that this process has ended, if the asking member
-    /// waits in vain for it.
+    /// The answer to an inquiry about a collective that this process has ended, if the asking
+    /// member waits in vain for it.
     fn answer_from_past(
         &self,
         notice: &Notice,

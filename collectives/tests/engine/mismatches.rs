@@ -359,8 +359,8 @@ impl Wrong {
     }
 }
 
-/// Elements of a broadcast of all ranks, and those of the odd rank. The longest one goes by messages
-/// where others are in a segment.
+/// Elements of a broadcast of all ranks, and those of the odd rank. The longest one goes by
+/// messages where others are in a segment.
 const AMOUNTS: [(u64, u64); 7] =
     [(3, 4), (3, 2), (3, 5000), (3, 0), (5000, 30_000), (30_000, 5000), (5000, 5001)];
 
