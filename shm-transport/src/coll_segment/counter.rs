@@ -85,11 +85,10 @@ impl Counting for Counter {
 
     #[inline]
     fn complete(&self, round: u64) {
-        let (me, words) = (self.signatures.me(), self.signatures.of_set(round));
-        // Relaxed: ordered by the arrivals before and the store to `completed` below.
-        let mine = words[me as usize].load(Ordering::Relaxed);
-        let differs = words.iter().any(|word| word.load(Ordering::Relaxed) != mine);
+        let first = self.signatures.all(round).next();
+        let differs = self.signatures.all(round).any(|word| Some(word) != first);
         let arrival_count = self.arrival_count(round);
+        // Relaxed: ordered by the arrivals before and the store to `completed` below.
         arrival_count.mismatch.store(u64::from(differs), Ordering::Relaxed);
         arrival_count.arrived.store(0, Ordering::Relaxed);
         // Release: a member that sees the round complete sees the result and the tally.

@@ -39,11 +39,9 @@ impl Flags {
     fn has_become_free(&self, round: u64) -> bool {
         let Some(after) = (round + 1).checked_sub(SETS as u64) else { return true };
         let stamps = [after, after + SETS as u64].map(Signatures::<SETS>::stamp);
-        let mut flags = self.signatures.of_set(after).iter();
-        // Acquire: a member that has arrived there has read the slot that is about to be written.
-        let is_free = flags.all(|flag| {
-            stamps.contains(&Signatures::<SETS>::stamp_of(flag.load(Ordering::Acquire)))
-        });
+        // A member that has arrived there has read the slot that is about to be written.
+        let mut flags = self.signatures.all(after);
+        let is_free = flags.all(|flag| stamps.contains(&Signatures::<SETS>::stamp_of(flag)));
         if is_free {
             self.all_arrived.store(after + 1, Ordering::Relaxed);
         }
@@ -80,10 +78,8 @@ impl Counting for Flags {
     #[inline]
     fn is_complete(&self, round: u64) -> bool {
         let stamp = Signatures::<SETS>::stamp(round);
-        let mut flags = self.signatures.of_set(round).iter();
-        // Acquire: the member's slot is written.
-        let is_complete =
-            flags.all(|flag| Signatures::<SETS>::stamp_of(flag.load(Ordering::Acquire)) == stamp);
+        let mut flags = self.signatures.all(round);
+        let is_complete = flags.all(|flag| Signatures::<SETS>::stamp_of(flag) == stamp);
         if is_complete {
             self.all_arrived.store(round + 1, Ordering::Relaxed);
         }

@@ -12,7 +12,8 @@
 //! that took no round.
 //!
 //! Invariants: a member stores its own word only, once a round. A word is never 0 after its first
-//! store; therefore zeroed memory holds no signature.
+//! store; therefore zeroed memory holds no signature. A member never loads its own word: the line
+//! is with the members that poll it, and would have to cross back. It has a copy.
 
 use fabric::coll_segment::{DIGEST_BITS, SIGNATURE_BITS};
 
@@ -38,14 +39,12 @@ pub(crate) trait Signed {
 impl<const SETS: usize> Signed for Signatures<SETS> {
     #[inline]
     fn agrees(&self, round: u64, member: u32, signature: u64) -> Option<bool> {
-        // Acquire: the member's slot is written.
-        let word = self.of_set(round)[member as usize].load(Ordering::Acquire);
+        let word = self.load(round, member as usize);
         (word >> STAMP_AT == Self::stamp(round)).then(|| word == self.word(round, signature))
     }
 
     fn of(&self, round: u64, member: u32) -> Option<u64> {
-        // Acquire: the member's slot is written.
-        let word = self.of_set(round)[member as usize].load(Ordering::Acquire);
+        let word = self.load(round, member as usize);
         (word >> STAMP_AT == Self::stamp(round)).then(|| signature_in(word))
     }
 
@@ -64,6 +63,8 @@ pub(crate) fn signature_in(word: u64) -> u64 {
 pub(crate) struct Signatures<const SETS: usize> {
     /// Of each member, set after set.
     words: Vec<&'static AtomicU64>,
+    /// This member's own words of each set. Only one thread at a time changes them.
+    own: [AtomicU64; SETS],
     members: usize,
     me: usize,
 }
@@ -79,7 +80,8 @@ impl<const SETS: usize> Signatures<SETS> {
         let sets = 0..SETS as u64;
         let words = sets.flat_map(|set| (0..members.into()).map(move |member| (set, member)));
         let words = words.map(|(set, member)| word(set, member)).collect();
-        Signatures { words, members: members as usize, me: me as usize }
+        let own = std::array::from_fn(|_| AtomicU64::new(0));
+        Signatures { words, own, members: members as usize, me: me as usize }
     }
 
     /// Members of the segment.
@@ -90,9 +92,27 @@ impl<const SETS: usize> Signatures<SETS> {
 
     /// The words of all members in a round's set.
     #[inline]
-    pub(crate) fn of_set(&self, round: u64) -> &[&'static AtomicU64] {
+    fn of_set(&self, round: u64) -> &[&'static AtomicU64] {
         let first = round as usize % SETS * self.members;
         &self.words[first..first + self.members]
+    }
+
+    /// Loads a member's word in a round's set.
+    #[inline]
+    fn load(&self, round: u64, member: usize) -> u64 {
+        match member == self.me {
+            // Relaxed: this member's own.
+            true => self.own[round as usize % SETS].load(Ordering::Relaxed),
+            // Acquire: the member's slot is written, and it has read all that it needs of the
+            // rounds before.
+            false => self.of_set(round)[member].load(Ordering::Acquire),
+        }
+    }
+
+    /// Loads the words of all members in a round's set, one after the other.
+    #[inline]
+    pub(crate) fn all(&self, round: u64) -> impl Iterator<Item = u64> {
+        (0..self.members).map(move |member| self.load(round, member))
     }
 
     /// Publishes this member's signature.
@@ -100,6 +120,7 @@ impl<const SETS: usize> Signatures<SETS> {
     pub(crate) fn publish(&self, round: u64, signature: u64) {
         debug_assert!(signature >> STAMP_AT == 0, "a signature leaves room for the stamp");
         let word = self.word(round, signature);
+        self.own[round as usize % SETS].store(word, Ordering::Relaxed);
         // Release: a member that sees the word sees this member's slot, and that this member has
         // read all that it needs of the rounds before.
         self.of_set(round)[self.me].store(word, Ordering::Release);
@@ -108,9 +129,8 @@ impl<const SETS: usize> Signatures<SETS> {
     /// The word that this member publishes with a signature, and that members that agree have.
     #[inline]
     pub(crate) fn word(&self, round: u64, signature: u64) -> u64 {
-        // Relaxed: the own word. Before round 0 there is none, and the digest is zero.
-        let before = round.checked_sub(1);
-        let before = before.map_or(0, |b| self.of_set(b)[self.me].load(Ordering::Relaxed));
+        // Before round 0 there is none, and the digest is zero.
+        let before = round.checked_sub(1).map_or(0, |before| self.load(before, self.me));
         let spread = (before << (u64::BITS - SIGNATURE_BITS)).wrapping_mul(SPREAD);
         let digest = spread >> (u64::BITS - DIGEST_BITS);
         Self::stamp(round) << STAMP_AT | digest << SIGNATURE_BITS ^ signature
@@ -120,21 +140,17 @@ impl<const SETS: usize> Signatures<SETS> {
     /// signature if there is one.
     #[inline]
     pub(crate) fn mismatch(&self, round: u64, signature: u64) -> Option<u32> {
-        let (words, mine) = (self.of_set(round), self.word(round, signature));
-        // Relaxed: the round is complete.
-        let differs = |word: &&'static AtomicU64| word.load(Ordering::Relaxed) != mine;
-        if words.iter().any(differs) { self.find_mismatch(round, mine) } else { None }
+        let mine = self.word(round, signature);
+        let differs = self.all(round).any(|word| word != mine);
+        if differs { self.find_mismatch(round, mine) } else { None }
     }
 
     /// A member whose word differs from `mine`, as [`Signatures::mismatch`] does.
     #[cold]
     pub(crate) fn find_mismatch(&self, round: u64, mine: u64) -> Option<u32> {
-        let words = self.of_set(round);
-        let found = |differs: &dyn Fn(u64) -> bool| {
-            words.iter().position(|word| differs(word.load(Ordering::Relaxed)))
-        };
-        let other_call = found(&|word| signature_in(word) != signature_in(mine));
-        other_call.or_else(|| found(&|word| word != mine)).map(|member| member as u32)
+        let other_call = self.all(round).position(|word| signature_in(word) != signature_in(mine));
+        let other_word = || self.all(round).position(|word| word != mine);
+        other_call.or_else(other_word).map(|member| member as u32)
     }
 
     /// Zeroes all words. Called by the owner between two leases.
