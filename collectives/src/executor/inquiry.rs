@@ -11,7 +11,6 @@
 //! that learns of it from an inquiry fails, and catches up when it leaves its segment
 //! ([`Cursor::leave_early`](super::cursor::Cursor::leave_early)).
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use fabric::coll_segment::Wakes;
@@ -243,18 +242,19 @@ impl Active {
         entries[slot as usize].running.as_mut()
     }
 
-    /// Returns true if one of these collectives waits in a round of the segment, of whose number
-    /// the lower bits are known.
-    fn waits_in(&self, context: u64, sequences: Range<i32>, round: u64) -> bool {
-        let running =
+    /// Returns true if this process waits in a round of the segment, of whose number the lower bits
+    /// are known, in a collective after the `sequence`th. It is in the first one alone; later ones
+    /// have only begun their rounds.
+    fn waits_in(&self, context: u64, sequence: i32, round: u64) -> bool {
+        let mut running =
             self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref());
-        let its = running.filter(|running| {
+        let first = running.find(|running| {
             running.is_under_way()
                 && running.plan.context() == context
-                && sequences.contains(&running.sequence)
+                && running.sequence > sequence
         });
-        let mut rounds = its.filter_map(Running::first_round);
-        rounds.any(|first| (first ^ round).is_multiple_of(1 << Notice::ROUND_BITS))
+        let first_round = first.and_then(Running::first_round);
+        first_round.is_some_and(|first| (first ^ round).is_multiple_of(1 << Notice::ROUND_BITS))
     }
 
     /// The answer to an inquiry about a collective that this process has ended, if the asking
@@ -276,7 +276,7 @@ impl Active {
         if let Some(theirs) = notice.round {
             // The rounds show which members have been there, unless they are out of step: then one
             // may wait for the other in the same round.
-            if self.waits_in(context, sequence + 1..next, theirs) {
+            if self.waits_in(context, sequence, theirs) {
                 return Some(answer(notice, notice.call, rank));
             }
             let is_behind = catch_up(&*segment?, theirs, sequence);
