@@ -119,9 +119,7 @@ impl Cursor {
         let (round, signature) = (self.segment_round, self.signature);
         match sync {
             SegSync::None => SyncResult::Run,
-            SegSync::Acquire | SegSync::WaitFor(_) | SegSync::WaitForArrival(_)
-                if !segment.is_ready(round) =>
-            {
+            SegSync::Acquire | SegSync::WaitFor(_) if !segment.is_ready(round) => {
                 SyncResult::Blocked
             }
             SegSync::Acquire => SyncResult::Run,
