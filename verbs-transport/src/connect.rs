@@ -115,24 +115,26 @@ impl VerbsTransport {
             return self.repeat_notice(at, now);
         }
         let (has_addr, is_due) = (endpoint.conn.addr.is_some(), now >= endpoint.conn.retry_at);
-        if self.is_overdue(&endpoint.conn, now) {
+        if endpoint.awaits_connection() && self.is_overdue(&endpoint.conn, now) {
             return self.give_up_reconnecting(at);
         }
         if endpoint.conn.is_connecting() {
             if is_due {
                 self.repeat_request(at);
             }
-        } else if endpoint.conn.is_idle() && endpoint.needs_attention() {
+        } else if endpoint.awaits_connection() {
             match has_addr {
                 false => self.look_up(at),
                 true if is_due => self.connect(at),
                 true => {}
             }
         }
+        if is_due && self.endpoints[at].conn.is_idle() {
+            self.repeat_disconnect(at, now);
+        }
         let endpoint = &mut self.endpoints[at];
-        let conn = &endpoint.conn;
-        let waits = conn.is_connecting() || (conn.is_idle() && endpoint.needs_attention());
-        if waits && endpoint.failed.is_none() {
+        let is_untold = endpoint.conn.is_idle() && endpoint.conn.disconnect_until.is_some();
+        if (endpoint.awaits_connection() || is_untold) && endpoint.failed.is_none() {
             self.wireup.add_pending(at, &mut endpoint.conn);
         }
     }
@@ -161,6 +163,19 @@ impl VerbsTransport {
         self.warn_unanswered(at, self.endpoints[at].conn.created_at);
         if self.renew_addr(at) {
             self.check_device();
+        }
+    }
+
+    /// Sends a Disconnect once more, if the peer may not have it.
+    fn repeat_disconnect(&mut self, at: usize, now: Instant) {
+        let conn = &mut self.endpoints[at].conn;
+        if conn.disconnect_until.take_if(|until| *until <= now).is_some() {
+            return;
+        }
+        if conn.disconnect_until.is_some() {
+            self.send_msg(at, Kind::Disconnect);
+            self.endpoints[at].conn.requested();
+            self.renew_addr(at);
         }
     }
 
@@ -218,7 +233,7 @@ impl VerbsTransport {
             return self.answer_failed(at);
         }
         match message.kind {
-            Kind::Disconnect => return self.on_disconnect(at, message),
+            Kind::Disconnect | Kind::Closed => return self.on_disconnect(at, message),
             Kind::Decline => return self.on_decline(at, message),
             Kind::Release => return self.on_release(at, message),
             Kind::Req | Kind::Rep => {}

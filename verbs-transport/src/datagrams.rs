@@ -18,7 +18,7 @@ use crate::ibv::Wc;
 use crate::notice::NoticeMsg;
 use crate::recv::Message;
 use crate::transport::VerbsTransport;
-use crate::wireup_msg::WireupMsg;
+use crate::wireup_msg::{Kind, WireupMsg};
 
 /// Most frames that wait for an acknowledgement on the datagram path.
 const FRAMES: u32 = 16;
@@ -304,14 +304,17 @@ impl VerbsTransport {
     /// Ends a connection that the peer has left, or an attempt that it has ended: its Disconnect or
     /// its Decline was lost.
     fn follow_peer(&mut self, at: usize, packet: &Packet) {
-        let conn = &self.endpoints[at].conn;
-        let is_over = packet.flags & flags::NO_CONNECTION != 0
-            && !conn.is_idle()
-            && conn.handshake.epoch == packet.epoch;
+        let conn = &mut self.endpoints[at].conn;
+        let is_idle = packet.flags & flags::NO_CONNECTION != 0;
+        if is_idle {
+            conn.peer_is_idle(packet.epoch);
+        }
+        let is_over = is_idle && conn.handshake.epoch == packet.epoch;
         if is_over && conn.is_connecting() {
             self.give_up_connecting(at);
-        } else if is_over || conn.handshake.is_left_for(packet.epoch) {
-            self.close(at);
+        } else if conn.handshake.is_left_for(packet.epoch) || (is_over && !conn.is_idle()) {
+            self.leave(at);
+            self.send_msg(at, Kind::Closed);
         }
     }
 

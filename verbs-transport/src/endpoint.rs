@@ -116,6 +116,11 @@ impl Endpoint {
         self.needs_connection() || (self.conn.addr.is_none() && self.needs_address())
     }
 
+    /// Returns whether the endpoint is being connected, or waits for that.
+    pub(crate) fn awaits_connection(&self) -> bool {
+        self.conn.is_connecting() || (self.conn.is_idle() && self.needs_attention())
+    }
+
     /// Returns the frames of both directions.
     pub(crate) fn frames(&self) -> u32 {
         self.flow.tx_seq.wrapping_add(self.flow.rx_seq)

@@ -76,6 +76,11 @@ impl Handshake {
         self.can_receive() && is_later(epoch, self.epoch)
     }
 
+    /// Returns whether this end has made, or seen, a later attempt than `epoch`.
+    pub(crate) fn is_after(&self, epoch: u32) -> bool {
+        is_later(self.epoch, epoch)
+    }
+
     /// Returns whether a message of this end needs a reply.
     pub(crate) fn wants_reply(&self) -> bool {
         self.phase != Phase::Ready
@@ -140,6 +145,13 @@ impl Handshake {
         }
         self.phase = Phase::Ready;
         Actions { move_to_rts: true, ..Actions::default() }
+    }
+
+    /// Records that attempt `epoch` is over at the peer.
+    pub(crate) fn saw_end(&mut self, epoch: u32) {
+        if self.is_idle() && is_later(epoch, self.epoch) {
+            self.epoch = epoch;
+        }
     }
 
     /// Returns to [`Phase::Idle`]: the queue pair is out of service.

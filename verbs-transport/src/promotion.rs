@@ -140,13 +140,9 @@ impl VerbsTransport {
         if endpoint.conn.handshake.epoch != message.epoch || !endpoint.rma.ops.is_empty() {
             return;
         }
-        match endpoint.conn.is_idle() {
-            // The Disconnect was lost.
-            true => self.send_msg(at, Kind::Disconnect),
-            false => {
-                self.endpoints[at].conn.refused();
-                self.close(at);
-            }
+        if !endpoint.conn.is_idle() {
+            self.endpoints[at].conn.refused();
+            self.close(at);
         }
     }
 
@@ -154,6 +150,7 @@ impl VerbsTransport {
     pub(crate) fn on_decline(&mut self, at: usize, message: &WireupMsg) {
         let conn = &self.endpoints[at].conn;
         if conn.is_connecting() && conn.handshake.epoch == message.epoch {
+            self.endpoints[at].conn.peer_is_idle(message.epoch);
             self.give_up_connecting(at);
         }
     }

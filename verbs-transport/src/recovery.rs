@@ -21,29 +21,47 @@ const UNCLEAR_ATOMIC: &str = "the connection broke while an atomic operation was
                               unknown whether it was carried out";
 
 impl VerbsTransport {
-    /// Closes a connection: one that is evicted, or that the peer has closed.
+    /// Closes a connection.
     pub(crate) fn close(&mut self, at: usize) {
-        self.send_msg(at, Kind::Disconnect);
+        self.disconnect(at);
         self.leave(at);
     }
 
+    /// Tells the peer of endpoint `at` that the connection is over, until the peer confirms it.
+    fn disconnect(&mut self, at: usize) {
+        self.send_msg(at, Kind::Disconnect);
+        let conn = &mut self.endpoints[at].conn;
+        conn.disconnect_until = Some(Instant::now() + self.config.settings.reconnect_timeout);
+        conn.retries = 0;
+        conn.requested();
+        self.wireup.add_pending(at, conn);
+    }
+
     /// Ends a connection that the peer has left.
-    fn leave(&mut self, at: usize) {
+    pub(crate) fn leave(&mut self, at: usize) {
         self.drain(at);
         self.endpoints[at].conn.handshake.reset();
         self.resume(at);
     }
 
-    /// Handles a Disconnect, which may be the answer to one.
+    /// Handles a Disconnect, or the answer to one.
     pub(crate) fn on_disconnect(&mut self, at: usize, message: &WireupMsg) {
         if let Err(why) = self.on_ack(at, message.rx_seq) {
             return self.fail(at, why.into());
         }
-        let conn = &self.endpoints[at].conn;
-        if !conn.is_idle() && conn.handshake.epoch == message.epoch {
+        let conn = &mut self.endpoints[at].conn;
+        if conn.is_on(message.epoch) {
             // The peer knows whether another one is worth it.
-            self.endpoints[at].conn.is_wanted = false;
-            self.close(at);
+            conn.is_wanted = false;
+            self.leave(at);
+        }
+        let conn = &mut self.endpoints[at].conn;
+        if conn.is_idle() {
+            conn.handshake.saw_end(message.epoch);
+            conn.peer_is_idle(message.epoch);
+            if message.kind == Kind::Disconnect {
+                self.send_msg(at, Kind::Closed);
+            }
         }
     }
 
@@ -107,9 +125,9 @@ impl VerbsTransport {
     #[cold]
     pub(crate) fn break_connection(&mut self, at: usize, why: &str) {
         let had_worked = self.endpoints[at].is_ready();
-        if had_worked {
-            // Thus the peer does not wait until its device notices.
-            self.send_msg(at, Kind::Disconnect);
+        if self.endpoints[at].conn.handshake.can_receive() {
+            // The device of a peer that has posted nothing does not notice.
+            self.disconnect(at);
         }
         self.drain(at);
         let endpoint = &mut self.endpoints[at];

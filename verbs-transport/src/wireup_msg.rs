@@ -15,12 +15,14 @@ pub(crate) enum Kind {
     Req = 1,
     /// Describes the sender's end, which is ready.
     Rep = 2,
-    /// The sender has closed its end.
+    /// The sender's connection is over. It repeats this until the receiver's is.
     Disconnect = 3,
     /// The sender has no space for a connection.
     Decline = 4,
     /// Asks the receiver to close the connection when it has no operations under way.
     Release = 5,
+    /// Answers a Disconnect: the sender has no connection either.
+    Closed = 6,
 }
 
 /// A wire-up datagram.
@@ -112,6 +114,7 @@ impl WireupMsg {
             3 => Kind::Disconnect,
             4 => Kind::Decline,
             5 => Kind::Release,
+            6 => Kind::Closed,
             _ => return None,
         };
         let port = PortAddress {
@@ -259,7 +262,8 @@ mod tests {
 
     #[test]
     fn a_message_survives_the_wire() {
-        for kind in [Kind::Req, Kind::Rep, Kind::Disconnect, Kind::Decline, Kind::Release] {
+        use Kind::{Closed, Decline, Disconnect, Release, Rep, Req};
+        for kind in [Req, Rep, Disconnect, Decline, Release, Closed] {
             let message = WireupMsg { kind, ..message() };
             assert_eq!(WireupMsg::decode(&message.encode(&SECRET), &SECRET), Some(message));
         }
@@ -292,7 +296,7 @@ mod tests {
     #[test]
     fn an_unknown_kind_is_refused_even_with_a_valid_proof() {
         let mut bytes = message().encode(&SECRET);
-        bytes[4] = 6;
+        bytes[4] = 7;
         prove(&mut bytes);
         assert_eq!(WireupMsg::decode(&bytes, &SECRET), None);
     }
@@ -310,7 +314,7 @@ mod tests {
             bytes[4..8].copy_from_slice(&kind.to_le_bytes());
             prove(&mut bytes);
             let decoded = WireupMsg::decode(&bytes, &SECRET);
-            prop_assert_eq!(decoded.is_some(), (1..6).contains(&kind));
+            prop_assert_eq!(decoded.is_some(), (1..7).contains(&kind));
             prop_assert!(decoded.is_none_or(|message| message.encode(&SECRET) == bytes));
             prop_assert_eq!(WireupMsg::decode(&other, &SECRET), None);
             let address = Address::decode(&other);

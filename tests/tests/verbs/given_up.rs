@@ -1,4 +1,5 @@
-//! A peer that one process gives up: both end with an error that names the other one and why.
+//! A peer that one process gives up: both end with an error that names the other one and why. And a
+//! connection that one process ends: the other one learns of it.
 
 use std::time::{Duration, Instant};
 
@@ -163,5 +164,38 @@ fn a_peer_that_missed_it_is_told_when_it_speaks() {
         control("loss=0");
         pair.post(1);
         pair.expect(1, ["it has given this process up", "did not come back"]);
+    });
+}
+
+/// The peer waits for credit on a connection that has ended, and has posted nothing on it. What it
+/// is told at first is lost.
+#[test]
+fn a_peer_that_waits_for_credit_learns_of_a_break() {
+    alone("given_up::a_peer_that_waits_for_credit_learns_of_a_break", "", || {
+        let credits = 4;
+        let each = Settings { connect_after: 0, credits, ..settings() };
+        let mut pair = Pair::new([each.clone(), each]);
+        for frames in 1..=2 {
+            pair.post(1);
+            while !pair.ends[1].is_connected(Peer(0)) || pair.sinks[0].frames < frames {
+                pair.poll();
+            }
+        }
+        // Nobody polls at the first process: the frames lie in its queue.
+        let (header, mut posted, connected) = (Header::new(Kind::Data), 2, Instant::now());
+        while connected.elapsed() < Duration::from_millis(200) {
+            let post = pair.ends[1].post(Peer(0), &header, 0, |_| ());
+            posted += usize::from(post == Ok(Post::Sent));
+            pair.ends[1].poll(&mut pair.sinks[1]);
+        }
+        assert!(posted > credits as usize, "only {posted} frames were sent");
+        control("loss=1000000");
+        pair.ends[0].interrupt(Peer(1));
+        let broken = Instant::now();
+        while pair.sinks[0].frames < posted || broken.elapsed() < Duration::from_millis(100) {
+            pair.poll();
+        }
+        control("loss=0");
+        pair.post(1);
     });
 }

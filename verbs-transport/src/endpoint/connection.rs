@@ -60,6 +60,9 @@ pub(crate) struct Connection {
     /// Refusals of the peer to connect in a row, and until when it is not asked again.
     pub(crate) refusals: u32,
     pub(crate) not_before: Instant,
+    /// Until when Disconnects are repeated: the peer may not know that the last connection is over,
+    /// and wait for what nobody sends through it.
+    pub(crate) disconnect_until: Option<Instant>,
     /// Until when the peer, which was given up, is told so; `None`: it is not told.
     pub(crate) notice_until: Option<Instant>,
 }
@@ -82,6 +85,7 @@ impl Connection {
             is_wanted: false,
             refusals: 0,
             not_before: now,
+            disconnect_until: None,
             notice_until: None,
         }
     }
@@ -100,6 +104,13 @@ impl Connection {
     /// Returns whether there is no queue pair.
     pub(crate) fn is_idle(&self) -> bool {
         self.handshake.is_idle()
+    }
+
+    /// Returns whether there is a queue pair for attempt `epoch`, or one that the peer has left for
+    /// it.
+    pub(crate) fn is_on(&self, epoch: u32) -> bool {
+        let is_same = !self.is_idle() && self.handshake.epoch == epoch;
+        is_same || self.handshake.is_left_for(epoch)
     }
 
     /// Returns the handle of the peer's address for datagrams; `None` if the device refuses one.
@@ -121,12 +132,20 @@ impl Connection {
     /// Records that the connection is ready.
     pub(crate) fn connected(&mut self) {
         (self.warned, self.is_wanted, self.refusals) = (true, true, 0);
+        self.disconnect_until = None;
     }
 
     /// Records a new queue pair.
     pub(crate) fn created(&mut self, qpn: u32, psn: u32) {
         self.handshake.created(qpn);
         (self.psn, self.retries, self.created_at) = (psn, 0, Instant::now());
+    }
+
+    /// Records that the peer has no connection of attempt `epoch` either.
+    pub(crate) fn peer_is_idle(&mut self, epoch: u32) {
+        if !self.handshake.is_after(epoch) {
+            self.disconnect_until = None;
+        }
     }
 
     /// Records that a request was sent: the next one is due after twice the interval.
