@@ -428,8 +428,8 @@ fn half_for_words(size: u64) -> Target {
     if size <= 8 { Target::OfBest(0.5) } else { Target::None }
 }
 
-/// Over verbs. The last three are figures of ours again, compared with perftest alone.
-pub(super) const VERBS: [Figure; 9] = [
+/// Over verbs. The last five are figures of ours again, compared with perftest alone.
+pub(super) const VERBS: [Figure; 11] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -487,6 +487,18 @@ pub(super) const VERBS: [Figure; 9] = [
     Figure {
         program: "bw",
         ..bandwidth("bw-device", |size| Target::OfBest(if size < MIB { 0.95 } else { 0.97 }))
+    },
+    Figure {
+        name: "rma-put-device",
+        program: "rma-put",
+        target: |_| Target::OfBest(1.15),
+        ..TWO_RANKS
+    },
+    Figure {
+        name: "rma-fetch-device",
+        program: "rma-fetch",
+        target: |_| Target::OfBest(1.15),
+        ..TWO_RANKS
     },
 ];
 

@@ -364,7 +364,7 @@ const fn perftest(program: &'static str, size: u64, figure: &'static str) -> Per
     Perftest { program, size, figure }
 }
 
-const PERFTESTS: [Perftest; 8] = [
+const PERFTESTS: [Perftest; 10] = [
     perftest("ib_send_lat -n 500", 8, "latency-polling"),
     perftest("ib_send_lat -e -n 500", 8, "latency-events"),
     perftest("ib_write_bw -n 100", 65_536, "bw-device"),
@@ -373,6 +373,8 @@ const PERFTESTS: [Perftest; 8] = [
     perftest("ib_write_bw -n 20", 1_048_576, "bw-device"),
     perftest("ib_read_bw -n 20", 1_048_576, "bw-device"),
     perftest("ib_send_bw -n 20", 1_048_576, "bw-device"),
+    perftest("ib_write_lat -n 500", 8, "rma-put-device"),
+    perftest("ib_atomic_lat -n 500", 8, "rma-fetch-device"),
 ];
 
 impl Perftest {
