@@ -4,7 +4,8 @@ use fabric::CollectiveKind;
 
 use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, bcast, gather, neighbor, radix, reduce,
-    reduce_scatter, scan, scatter, scattered, segment_counter, segment_flags, segment_pieces,
+    reduce_scatter, scan, scatter, scattered, segment_counter, segment_flags, segment_get,
+    segment_pieces,
 };
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -58,6 +59,8 @@ pub enum Algorithm {
     /// In a collective segment, piece by piece: an allreduce with flags, each rank for its part of
     /// each; a broadcast where ranks share processors.
     SegmentPieces,
+    /// Each rank reads the memory of the others, in rounds of a collective segment.
+    SegmentGet,
     /// Within hosts, and between them by one rank of each host.
     Leaders,
     /// Within hosts, and between them by each rank for a part of the vector.
@@ -79,11 +82,13 @@ pub(crate) struct Limits {
     pub(crate) radix: u32,
     /// See [`crate::Thresholds::piece`].
     pub(crate) piece: u64,
+    /// Collective segments have flags.
+    pub(crate) has_flags: bool,
 }
 
 impl Algorithm {
     /// All of them but [`Algorithm::Only`], by their names in rules.
-    pub const NAMES: [(&'static str, Algorithm); 23] = [
+    pub const NAMES: [(&'static str, Algorithm); 24] = [
         ("binomial", Algorithm::Binomial),
         ("linear", Algorithm::Linear),
         ("scatter-ring", Algorithm::ScatterRing),
@@ -103,6 +108,7 @@ impl Algorithm {
         ("segment-root", Algorithm::SegmentRoot),
         ("segment-flags", Algorithm::SegmentFlags),
         ("segment-pieces", Algorithm::SegmentPieces),
+        ("segment-get", Algorithm::SegmentGet),
         ("leaders", Algorithm::Leaders),
         ("lanes", Algorithm::Lanes),
         ("pipelined-lanes", Algorithm::PipelinedLanes),
@@ -128,6 +134,7 @@ impl Algorithm {
                 | Algorithm::SegmentRoot
                 | Algorithm::SegmentFlags
                 | Algorithm::SegmentPieces
+                | Algorithm::SegmentGet
         )
     }
 
@@ -150,6 +157,7 @@ impl Algorithm {
             (_, Leaders | Lanes | PipelinedLanes | Fan) => self.can_compose(args, pos),
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
+            (_, SegmentGet) => segment_get::can(args, pos.size),
             (CollArgs::Bcast { data, .. }, SegmentPieces) => data.bytes() > 0,
             (_, SegmentPieces) => segment_pieces::can(args, pos.size),
             (CollArgs::Barrier, Linear) => true,
@@ -224,6 +232,9 @@ impl Algorithm {
             }
             CollArgs::Bcast { root, data } if self == Algorithm::SegmentPieces => {
                 segment_counter::bcast_in_pieces(b, pos, root, data);
+            }
+            _ if self == Algorithm::SegmentGet => {
+                segment_get::write(b, args, pos, limits.has_flags)
             }
             _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
             _ if self == Algorithm::SegmentPieces => segment_pieces::write(b, args, pos),

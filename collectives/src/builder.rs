@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::schedule::{Direction, Local, Member, Message, Round, Schedule, SegSync};
+use crate::schedule::{Awaited, Direction, Local, Member, Message, Round, Schedule, SegSync};
 use crate::shape::{Extent, Shape, Space, Span, Strided, Ty};
 
 /// Writes a schedule.
@@ -171,6 +171,29 @@ impl Builder {
         }
     }
 
+    /// Publishes the address of packed bytes to the members of the segment.
+    pub fn publish(&mut self, memory: Extent) {
+        self.strand.locals.push(Local::Publish(memory.span()));
+    }
+
+    /// Reads packed bytes of a member, from `at` bytes after the address that it has published on;
+    /// nothing without bytes.
+    pub fn get(&mut self, member: u32, at: u64, to: Extent) {
+        if to.bytes() > 0 {
+            self.strand.locals.push(Local::Get { member, at, to: to.span() });
+        }
+    }
+
+    /// Publishes whether all gets of this rank were done.
+    pub fn confirm(&mut self) {
+        self.strand.locals.push(Local::Confirm);
+    }
+
+    /// Ends the call if all gets of these members were done.
+    pub fn check(&mut self, members: Awaited) {
+        self.strand.locals.push(Local::Check(members));
+    }
+
     /// Ends the round: what comes next waits for what came before.
     pub fn round(&mut self) {
         let (messages, locals) =
@@ -244,7 +267,9 @@ impl Builder {
         }));
         messages.append(&mut self.other.messages);
         locals.append(&mut self.other.locals);
+        let has_gets = locals.iter().any(|local| matches!(local, Local::Check(_)));
         Schedule {
+            has_gets,
             segment_rounds,
             main_rounds,
             messages,

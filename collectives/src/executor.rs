@@ -90,7 +90,7 @@ impl Active {
         plan: Plan,
         sequence: i32,
     ) -> Result<CollectiveId> {
-        let scratch = match plan.schedule().temp() {
+        let scratch = match plan.scratch_bytes() {
             0 => None,
             bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
         };
@@ -104,7 +104,9 @@ impl Active {
         // A user's function that is due already waits for `advance`.
         match running.step(pt2pt, endpoint, id, false, &mut moved) {
             Step::Over => self.retire(pt2pt, slot),
-            Step::Blocked | Step::Repeated(_) | Step::User(_) => self.live.push(slot),
+            Step::Blocked | Step::Repeated(_) | Step::User(_) | Step::Refused => {
+                self.live.push(slot);
+            }
         }
         Ok(id)
     }
@@ -145,6 +147,7 @@ impl Active {
                 Step::Blocked => at += 1,
                 Step::Repeated(rounds) => self.push_later(slot, rounds),
                 Step::User(call) => return Advance::User(call),
+                Step::Refused => self.begin_without_gets(slot),
                 Step::Over => {
                     self.live.remove(at);
                     self.retire(pt2pt, slot);
@@ -263,6 +266,22 @@ impl Active {
                 running.fail(pt2pt, endpoint, Box::new(Fault::PeerFailed(failed.clone())));
             }
         }
+    }
+
+    /// Begins a collective anew in which a get was refused; all members do so.
+    #[cold]
+    fn begin_without_gets(&mut self, slot: u32) {
+        let Some(running) = &mut self.entries[slot as usize].running else { return };
+        let Some((plan, segment)) = running.plan.without_gets().zip(running.plan.segment()) else {
+            return debug_assert!(false, "a plan with gets has another one");
+        };
+        segment.refuse_gets();
+        running.cursor.leave(&running.plan);
+        let (sequence, detached) = (running.sequence, running.detached);
+        let (lists, scratch) = (running.take_lists(), running.scratch.take());
+        let cursor = Cursor::first(&plan, sequence);
+        *running = Running::new(plan, sequence, cursor, lists, scratch);
+        running.detached = detached;
     }
 
     fn vacancy(&mut self) -> u32 {

@@ -37,6 +37,8 @@ struct Bound {
     latest: Arc<LatestCall>,
     /// See [`Plan::may_run_inline`].
     may_run_inline: bool,
+    /// The same call, where ranks must not read each other's memory.
+    without_gets: Option<Plan>,
     group: Group,
     remote: Option<Group>,
     rank: u32,
@@ -96,6 +98,7 @@ impl Plan {
             && !calls_user;
         let bound = Arc::new(Bound {
             may_run_inline,
+            without_gets: None,
             segment,
             comm_segment: comm.coll_segment().filter(|_| !comm.is_inter()).cloned(),
             latest: comm.latest_call().clone(),
@@ -110,6 +113,37 @@ impl Plan {
             bytes,
         });
         Plan { bound, send, recv, renamed: None, signature }
+    }
+
+    /// The plan, with what all ranks do in its place if a get is refused.
+    pub(crate) fn or_without_gets(mut self, other: Plan) -> Plan {
+        if let Some(bound) = Arc::get_mut(&mut self.bound) {
+            bound.may_run_inline &= other.scratch_bytes() == 0;
+            bound.without_gets = Some(other);
+        }
+        self
+    }
+
+    /// Bytes of scratch memory that it needs, also without gets.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        let other = self.bound.without_gets.as_ref().map_or(0, Plan::scratch_bytes);
+        self.schedule().temp().max(other)
+    }
+
+    /// What all ranks do in place of the plan if a get is refused.
+    pub(crate) fn without_gets(&self) -> Option<Plan> {
+        let mut other = self.bound.without_gets.clone()?;
+        other.set_buffers(self.send, self.recv);
+        Some(match self.renamed {
+            Some(kind) => other.of_kind(kind),
+            None => other,
+        })
+    }
+
+    /// Returns false if its gets have been refused.
+    #[inline]
+    pub(crate) fn is_possible(&self) -> bool {
+        self.bound.without_gets.is_none() || self.segment().is_some_and(CollSegment::has_get)
     }
 
     /// Moves the plan to other buffers of the same call.

@@ -169,7 +169,7 @@ impl Planner {
 
     /// Describes which algorithms collectives on MPI_COMM_WORLD take, for each operation that has
     /// several. `show` prints sizes.
-    pub fn describe(&self, size: u32, has_segment: bool, show: impl Fn(u64) -> String) -> String {
+    pub fn describe(&self, size: u32, segment: SegmentUse, show: impl Fn(u64) -> String) -> String {
         let table =
             (!self.topologies.world.is_empty()).then(|| Topology::new(&self.topologies.world));
         let pos = match &table {
@@ -177,7 +177,7 @@ impl Planner {
             None => Position::new(0, size),
         };
         let chosen = rule_text::KINDS.into_iter().filter_map(|(name, kind)| {
-            let by = self.selection.describe(kind, pos, has_segment, &show)?;
+            let by = self.selection.describe(kind, pos, segment, &show)?;
             Some(format!("{name} {by}"))
         });
         chosen.collect::<Vec<_>>().join("; ")
@@ -244,7 +244,10 @@ impl Planner {
         let (counts, row) = (operation.counts(), key.hash(ROW_BITS));
         let is_it = |entry: &CacheEntry| {
             // Element by element: some C libraries take 150 ns to compare no bytes at no address.
-            key.is(&entry.key) && entry.counts.iter().eq(counts) && !Call::is_aliased(send, recv)
+            key.is(&entry.key)
+                && entry.counts.iter().eq(counts)
+                && !Call::is_aliased(send, recv)
+                && entry.plan.is_possible()
         };
         if let Some(entry) = self.recent[row].iter_mut().flatten().find(|entry| is_it(entry)) {
             entry.plan.set_buffers(send, recv);
@@ -303,6 +306,25 @@ impl Planner {
         comm: &Comm,
         segment_use: SegmentUse,
     ) -> Result<Plan> {
+        let may_get = segment_use == SegmentUse::Anything
+            && comm.coll_segment().is_some_and(|segment| segment.has_get());
+        let plan = |planner: &mut Planner, by| planner.plan_by(operation, comm, by);
+        if !may_get {
+            return plan(self, segment_use);
+        }
+        let by_gets = plan(self, SegmentUse::Gets)?;
+        Ok(match by_gets.schedule().has_gets() {
+            true => by_gets.or_without_gets(plan(self, segment_use)?),
+            false => by_gets,
+        })
+    }
+
+    fn plan_by(
+        &mut self,
+        operation: &Operation,
+        comm: &Comm,
+        segment_use: SegmentUse,
+    ) -> Result<Plan> {
         self.check_members(comm)?;
         let mut call = Call::new(operation, comm)?;
         self.locate(comm);
@@ -311,6 +333,10 @@ impl Planner {
         let position = self.position(comm);
         let may_use = selection.may_use_segment(operation.kind(), position);
         let members = position.host_members().cloned();
+        let segment_use = match segment_use {
+            SegmentUse::Gets if members.is_some() => SegmentUse::Anything,
+            _ => segment_use,
+        };
         let segment = comm
             .coll_segment()
             .filter(|_| may_use && segment_use != SegmentUse::Nothing)

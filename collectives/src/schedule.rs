@@ -118,6 +118,22 @@ pub enum Local {
         /// The result; gives count and type of all operands.
         out: Span,
     },
+    /// Publishes the address of user memory or scratch to the members of the segment.
+    Publish(Span),
+    /// Reads what a member of the segment has published in this round.
+    Get {
+        /// The member.
+        member: u32,
+        /// Bytes from the published address to the first byte.
+        at: u64,
+        /// Written: packed bytes.
+        to: Span,
+    },
+    /// Publishes whether all gets of this rank were done.
+    Confirm,
+    /// If a get of one of these members was refused, all begin the call anew, without gets. The
+    /// last step of a schedule.
+    Check(Awaited),
 }
 
 /// Members of a segment that follow each other.
@@ -218,6 +234,7 @@ pub struct Schedule {
     pub(crate) slot_bytes: u64,
     pub(crate) segment_rounds: u32,
     pub(crate) main_rounds: usize,
+    pub(crate) has_gets: bool,
 }
 
 impl Schedule {
@@ -285,6 +302,12 @@ impl Schedule {
     /// True when it needs a collective segment.
     pub fn uses_segment(&self) -> bool {
         self.segment_rounds > 0
+    }
+
+    /// True when ranks read each other's memory.
+    #[inline]
+    pub fn has_gets(&self) -> bool {
+        self.has_gets
     }
 
     /// Bytes that each rank has in its slot; 0 without a segment.

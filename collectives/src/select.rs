@@ -98,6 +98,7 @@ impl Selection {
             reproducible: t.reproducible,
             radix: t.radix.max(2),
             piece: t.piece,
+            has_flags: max.is_none(),
         };
         let host_segment = t.host_segment.filter(|_| t.shm);
         Selection {
@@ -170,11 +171,13 @@ impl Selection {
         };
         let may_use = |algorithm| match segment {
             SegmentUse::Nothing => false,
+            SegmentUse::Gets => true,
             // Rank 0 may compute when the last one has arrived.
-            SegmentUse::FewRounds => {
-                !matches!(algorithm, Algorithm::SegmentPieces | Algorithm::SegmentRoot)
-            }
-            SegmentUse::Anything => true,
+            SegmentUse::FewRounds => !matches!(
+                algorithm,
+                Algorithm::SegmentPieces | Algorithm::SegmentRoot | Algorithm::SegmentGet
+            ),
+            SegmentUse::Anything => algorithm != Algorithm::SegmentGet,
         };
         // Rules of a configuration give way to it.
         let must_reproduce = self.limits.reproducible && args.reduces();
@@ -271,11 +274,12 @@ impl Selection {
         &self,
         kind: CollectiveKind,
         pos: Position,
-        has_segment: bool,
+        segment: impl Into<SegmentUse>,
         show: impl Fn(u64) -> String,
     ) -> Option<String> {
+        let segment = segment.into();
         let at =
-            |bytes| with_args_of(kind, bytes, pos.size, |args| self.choose(args, pos, has_segment));
+            |bytes| with_args_of(kind, bytes, pos.size, |args| self.choose(args, pos, segment));
         let mut chosen = at(8)?;
         let mut text = chosen.name().to_owned();
         let mut low = 8;
@@ -518,6 +522,20 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
     if !t.reproducible {
         rules.push(rule(Allreduce, 0, 0, Algorithm::SegmentPieces));
     }
+    // Of longer messages both sides copy a half.
+    let end = t.get_min.saturating_mul(4);
+    rules.extend([
+        Rule { rank_bytes: end, ..rule(Allgather, t.allgather_long, 0, Algorithm::Ring) },
+        rule(Alltoall, end, 0, Algorithm::Scattered),
+    ]);
+    rules.extend(rules_of_gets(t.get_min));
+}
+
+/// Ranks that read blocks from this size on in each other's memory.
+fn rules_of_gets(block: u64) -> [Rule; 2] {
+    use CollectiveKind::{Allgather, Alltoall};
+    let allgather = rule(Allgather, 0, 0, Algorithm::SegmentGet);
+    [Rule { rank_bytes: block, ..allgather }, rule(Alltoall, block, 0, Algorithm::SegmentGet)]
 }
 
 /// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.
@@ -559,6 +577,15 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Scatter, 0, 0, SegmentCounter),
         rule(Of::Allgather, 0, 0, SegmentCounter),
         rule(Of::Alltoall, 0, 0, SegmentCounter),
+    ]);
+    if from > 0 {
+        // Each message would be a change of processes.
+        rules.extend([8, 0].into_iter().zip([1, 2]).flat_map(|(ranks, times)| {
+            let block = t.get_min.saturating_mul(times);
+            rules_of_gets(block).map(|rule| Rule { ranks, ..rule })
+        }));
+    }
+    rules.extend([
         rule(Of::Gather, t.gather_long, 0, Linear),
         rule(Of::Scatter, t.scatter_long, 0, Linear),
     ]);

@@ -25,6 +25,8 @@ pub enum SegmentUse {
     FewRounds,
     /// Any number of rounds.
     Anything,
+    /// Any number of rounds, in which ranks read each other's memory.
+    Gets,
 }
 
 /// True stands for any use.
@@ -58,6 +60,10 @@ pub struct Thresholds {
     /// of up to this size, use a collective segment. Where no segment has space, one rank exchanges
     /// with all others. Time there depends on how often each rank must run.
     pub oversubscribed_max: Option<u64>,
+    /// Where ranks share a segment and may read each other's memory: in blocking allgathers and
+    /// alltoalls with blocks from this size on they do. Few that share processors do from twice
+    /// this size on, ranks with a processor each up to four times this size.
+    pub get_min: u64,
     /// Collective segments are used.
     pub shm: bool,
     /// Where each rank has a processor ([`Thresholds::oversubscribed_max`] is `None`): collectives
@@ -111,6 +117,7 @@ impl Default for Thresholds {
             allreduce_long: 16 << 10,
             reduce_scatter_long: 128 << 10,
             oversubscribed_max: None,
+            get_min: 32 << 10,
             shm: true,
             shm_max: None,
             shm_pieces_max: 8 << 20,

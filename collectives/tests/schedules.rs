@@ -30,6 +30,7 @@ fn any_selection(random: &mut Random, size: u32, reproducible: bool) -> Chooser 
         allreduce_long: at(),
         reduce_scatter_long: at(),
         oversubscribed_max: Some(at()).filter(|&at| at != 40),
+        get_min: at(),
         shm: at() != 0,
         shm_max: None,
         shm_pieces_max: 0,

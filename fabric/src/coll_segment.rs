@@ -14,6 +14,10 @@
 //! have seen all flags, each part one member. The slot's member reads the part in the next round of
 //! the same call, after it has seen all flags of that one.
 //!
+//! Members may also read each other's own memory, where the system lets all of them: a member
+//! *publishes* an address before it arrives, the others *get* from there after it has arrived, and
+//! a later round tells it that they have.
+//!
 //! The transport provides the memory and wakes sleepers: `shm-transport/src/coll_segment.rs`.
 
 use std::ops::RangeInclusive;
@@ -121,4 +125,22 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
 
     /// Leaves a round: this member no longer reads it.
     fn leave(&self, round: u64);
+
+    /// Stores a word of this member for a round, before it arrives there: an address, or what the
+    /// members agree on.
+    fn publish(&self, round: u64, word: u64);
+
+    /// Returns the word of a member that has arrived in a round, and has published one.
+    fn published(&self, round: u64, member: u32) -> u64;
+
+    /// Returns whether members may read each other's memory: the settings allow it, and no get was
+    /// refused ([`CollSegment::refuse_gets`]). The same for all members between two rounds.
+    fn has_get(&self) -> bool;
+
+    /// Reads so many bytes from an address of a member, which does not use them. Returns false if
+    /// the system refuses it.
+    fn get(&self, member: u32, address: u64, into: UserBuf) -> bool;
+
+    /// Records that a get of some member was refused. All members do so after the same round.
+    fn refuse_gets(&self);
 }

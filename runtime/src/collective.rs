@@ -13,7 +13,7 @@ use collectives::operation::{Data, Operation, Vector};
 use collectives::{
     CollectiveId, HostSegment, InlineRun, Plan, Planner, Suspended, Thresholds, rule_text,
 };
-use config::{Knobs, knob};
+use config::{Knobs, SingleCopy, knob};
 use fabric::CollectiveKind;
 use objects::buffer::Area;
 use objects::comm::COLL_RULES;
@@ -54,6 +54,10 @@ pub(crate) fn thresholds(knobs: &Knobs, job: &Job) -> Thresholds {
         allreduce_long: knobs.bytes(knob::COLL_ALLREDUCE_LONG),
         reduce_scatter_long: knobs.bytes(knob::COLL_REDUCE_SCATTER_LONG),
         oversubscribed_max: is_oversubscribed.then(|| knobs.bytes(knob::COLL_OVERSUBSCRIBED_MAX)),
+        get_min: match knobs.choice(knob::SHM_SINGLE_COPY) {
+            SingleCopy::Off => u64::MAX,
+            SingleCopy::Auto | SingleCopy::Readv => knobs.bytes(knob::COLL_GET_MIN),
+        },
         shm: knobs.is_on(knob::COLL_SHM),
         shm_max: is_flat.then(|| knobs.bytes(knob::COLL_SHM_MAX)),
         shm_pieces_max: knobs.bytes(knob::COLL_SHM_PIECES_MAX),

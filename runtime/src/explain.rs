@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bootstrap::Job;
-use collectives::{HostSegment, Planner, Thresholds};
+use collectives::{HostSegment, Planner, SegmentUse, Thresholds};
 use config::{Knobs, Origin, ProgressMode, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
@@ -82,7 +82,8 @@ pub(crate) fn algorithms(
 ) -> (String, String) {
     let is_counted = thresholds.oversubscribed_max.is_some();
     let has_segment = thresholds.shm && (is_counted || job.size <= MAX_FLAGS_RANKS);
-    ("algorithms".to_owned(), planner.describe(job.size, has_segment, show_bytes))
+    let segment = if has_segment { SegmentUse::Gets } else { SegmentUse::Nothing };
+    ("algorithms".to_owned(), planner.describe(job.size, segment, show_bytes))
 }
 
 /// Why a rank of a larger job uses no shared memory.

@@ -8,6 +8,7 @@
 //! next 64   signatures  for each slot set, for each rank of the host: 8 B (`Counter` only)
 //! next 64   slot sets   `Counter`: the result, then a slot for each member
 //!                       `Flags`: for each member its signature, then its slot
+//! next 64   published   for each slot set, for each rank of the host: 8 B
 //! ```
 //!
 //! Rounds use the slot sets in turn. Zero is the valid first state of all memory.
@@ -39,7 +40,9 @@ mod lease;
 mod signatures;
 
 #[cfg(not(loom))]
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+#[cfg(not(loom))]
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(not(loom))]
 use fabric::UserBuf;
@@ -56,8 +59,12 @@ use self::lease::Lease;
 use self::signatures::Signatures;
 use self::signatures::Signed;
 #[cfg(not(loom))]
+use crate::control::Control;
+#[cfg(not(loom))]
 use crate::event_count::EventCount;
 use crate::ring;
+#[cfg(not(loom))]
+use crate::single_copy::{Access, Outcome};
 use crate::sync::AtomicU64;
 #[cfg(not(loom))]
 use crate::sync::{Ordering, fence};
@@ -128,11 +135,26 @@ fn renew(header: &Header, leases: u64, counting: &impl Counting) -> bool {
 
 /// Bytes of a segment on a host of `size` ranks.
 pub(crate) fn bytes(size: u32, sync: SyncKind) -> u64 {
-    let (first, sets, set_bytes) = match sync {
-        SyncKind::Counter => (counter::slots_at(size), Counter::SETS, counter::set_bytes(size)),
-        SyncKind::Flags => (LINE, Flags::SETS, flags::set_bytes(size)),
-    };
-    first + sets as u64 * set_bytes
+    let [_, sets, _] = slot_sets(size, sync);
+    published_at(size, sync, sets, 0).next_multiple_of(LINE)
+}
+
+/// Where the slot sets begin, how many there are, and the bytes of each.
+fn slot_sets(size: u32, sync: SyncKind) -> [u64; 3] {
+    match sync {
+        SyncKind::Counter => {
+            [counter::slots_at(size), Counter::SETS as u64, counter::set_bytes(size)]
+        }
+        SyncKind::Flags => [LINE, Flags::SETS as u64, flags::set_bytes(size)],
+    }
+}
+
+/// Where the word lies that a member publishes for a slot set; behind the last one the segment
+/// ends.
+fn published_at(size: u32, sync: SyncKind, set: u64, member: u32) -> u64 {
+    let [first, sets, set_bytes] = slot_sets(size, sync);
+    let words = (first + sets * set_bytes).next_multiple_of(LINE);
+    words + (set * u64::from(size) + u64::from(member)) * size_of::<u64>() as u64
 }
 
 /// Where a segment lies in this process.
@@ -178,23 +200,16 @@ impl Location {
         }
     }
 
-    /// The lease of member `me`; `event_counts` are those of all members.
+    /// The lease of member `me`; `members` are the control blocks of all of them.
     pub(crate) fn lease(
         self,
         me: u32,
-        mut event_counts: Vec<&'static EventCount>,
+        members: Vec<&'static Control>,
     ) -> Arc<dyn fabric::CollSegment> {
-        let members = event_counts.len() as u32;
-        event_counts.remove(me as usize);
+        let count = members.len() as u32;
         match self.sync {
-            SyncKind::Counter => {
-                let sets = [counter::slots_at(self.size), counter::set_bytes(self.size)];
-                self.open(self.counter(members, me), sets, event_counts)
-            }
-            SyncKind::Flags => {
-                let sets = [LINE, flags::set_bytes(self.size)];
-                self.open(self.flags(members, me), sets, event_counts)
-            }
+            SyncKind::Counter => self.open(self.counter(count, me), members),
+            SyncKind::Flags => self.open(self.flags(count, me), members),
         }
     }
 
@@ -223,9 +238,16 @@ impl Location {
     fn open<C: Counting>(
         self,
         counting: C,
-        [first, bytes]: [u64; 2],
-        event_counts: Vec<&'static EventCount>,
+        members: Vec<&'static Control>,
     ) -> Arc<dyn fabric::CollSegment> {
+        let [first, _, bytes] = slot_sets(self.size, self.sync);
+        let me = counting.signatures().me() as usize;
+        let count = members.len() as u32;
+        let others = members.iter().enumerate().filter(|&(member, _)| member != me);
+        let published = |set| {
+            let word = |member| self.word(published_at(self.size, self.sync, set, member));
+            (0..count).map(word).collect()
+        };
         let slots = std::array::from_fn(|set| match set < C::SETS {
             // SAFETY: the set lies inside the segment by the promise of `new`, and the segment's
             // memory is mapped for the life of the process.
@@ -237,7 +259,11 @@ impl Location {
         Arc::new(CollSegment {
             counting,
             slots,
-            event_counts,
+            published: (0..C::SETS as u64).map(published).collect(),
+            event_counts: others.map(|(_, control)| &control.event_count).collect(),
+            has_get: AtomicBool::new(members[me].probe.pid.load(Ordering::Relaxed) != 0),
+            access: Mutex::new(members.iter().map(|_| Access::Unprobed).collect()),
+            members,
             registered: matches!(C::KIND, SyncKind::Flags) && fabric::membarrier::register(),
             lease: Lease::new(&self.header().returned),
         })
@@ -265,6 +291,12 @@ struct CollSegment<C> {
     counting: C,
     /// The first [`Counting::SETS`] of them.
     slots: [UserBuf; MAX_SETS],
+    /// Of each slot set, the word of each member.
+    published: Vec<Vec<&'static AtomicU64>>,
+    members: Vec<&'static Control>,
+    /// To the memory of each member.
+    access: Mutex<Vec<Access>>,
+    has_get: AtomicBool,
     /// Those of all other members.
     event_counts: Vec<&'static EventCount>,
     /// This process takes part in membarrier; see `event_count`.
@@ -386,6 +418,33 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
     #[inline]
     fn leave(&self, round: u64) {
         self.lease.leave(round);
+    }
+
+    fn publish(&self, round: u64, word: u64) {
+        let me = self.counting.signatures().me() as usize;
+        // Relaxed: this member's arrival publishes it.
+        self.published[round as usize % C::SETS][me].store(word, Ordering::Relaxed);
+    }
+
+    fn published(&self, round: u64, member: u32) -> u64 {
+        self.published[round as usize % C::SETS][member as usize].load(Ordering::Relaxed)
+    }
+
+    fn has_get(&self) -> bool {
+        self.has_get.load(Ordering::Relaxed)
+    }
+
+    fn get(&self, member: u32, address: u64, into: UserBuf) -> bool {
+        let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let access = &mut access[member as usize];
+        if matches!(access, Access::Unprobed) {
+            *access = Access::probe(&self.members[member as usize].probe);
+        }
+        access.read(address, into) == Outcome::Done
+    }
+
+    fn refuse_gets(&self) {
+        self.has_get.store(false, Ordering::Relaxed);
     }
 }
 

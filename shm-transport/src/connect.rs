@@ -94,7 +94,7 @@ impl ShmTransport {
         own.event_count.init(has_membarrier && settings.rare_sleeps);
         let caps = caps(&segment, &settings);
         if caps.get_min != u64::MAX {
-            single_copy::publish_probe(&own.probe, settings.single_copy);
+            segment.permit_single_copy(settings.single_copy);
         }
         let ranks = peers.local_ranks();
         ShmTransport {

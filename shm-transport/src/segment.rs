@@ -28,9 +28,9 @@ use rustix::process::{Resource, getrlimit};
 use crate::body::BodyMemory;
 use crate::coll_segment::{self, SyncKind};
 use crate::control::{Control, Shared};
-use crate::event_count::EventCount;
 use crate::layout::{Layout, WINDOW_ALIGN};
 use crate::ring::{self, GRANULE, LINE};
+use crate::single_copy::{self, SingleCopy};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Why there is no shared memory.
@@ -245,6 +245,11 @@ impl Segment {
         event_count.notify();
     }
 
+    /// Lets the ranks of the host probe single copies of these kinds from this process's memory.
+    pub fn permit_single_copy(&self, allowed: SingleCopy) {
+        single_copy::publish_probe(&self.control(self.me).probe, allowed);
+    }
+
     /// Leases the collective segment `index` of those that `owner` has to member `me` of a
     /// communicator. `members` are local ranks in the order of their ranks, at most
     /// [`fabric::coll_segment::MAX_FLAGS_RANKS`] for [`SyncKind::Flags`]. Returns `None`, for all
@@ -257,10 +262,8 @@ impl Segment {
         members: &[u32],
         me: u32,
     ) -> Result<Option<Arc<dyn fabric::CollSegment>>, SegmentError> {
-        let event_counts = || -> Vec<&'static EventCount> {
-            members.iter().map(|&member| &self.control(member).event_count).collect()
-        };
-        Ok(self.location(sync, owner, index)?.map(|at| at.lease(me, event_counts())))
+        let controls = || members.iter().map(|&member| self.control(member)).collect();
+        Ok(self.location(sync, owner, index)?.map(|at| at.lease(me, controls())))
     }
 
     /// Makes this rank's own collective segment `index` ready for a communicator. Returns false if

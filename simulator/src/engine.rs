@@ -556,6 +556,8 @@ fn cost(machine: &Machine, call: &Call, local: &Local) -> Time {
         Local::Reduce { left, out, .. } => {
             (call.bytes_of(out) * u64::from(left.many), machine.reduce_per_byte)
         }
+        Local::Get { to, .. } => (call.bytes_of(to), machine.copy_per_byte),
+        Local::Publish(_) | Local::Confirm | Local::Check(_) => return Time(0),
     };
     Time((bytes as f64 * per_byte).round() as u64)
 }
@@ -564,6 +566,7 @@ fn touches_slots(local: &Local) -> bool {
     let spaces = match local {
         Local::Copy { from, to } => [from.space, from.space, to.space],
         Local::Reduce { left, right, out } => [left.first.space, right.space, out.space],
+        Local::Publish(_) | Local::Get { .. } | Local::Confirm | Local::Check(_) => return false,
     };
     spaces.iter().any(|space| matches!(space, Space::CollSegment | Space::PreviousSlots))
 }

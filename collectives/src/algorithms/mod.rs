@@ -27,6 +27,7 @@ pub mod scatter;
 pub mod scattered;
 pub mod segment_counter;
 pub mod segment_flags;
+pub mod segment_get;
 pub mod segment_long;
 pub mod segment_pieces;
 

@@ -1,6 +1,7 @@
 //! How far a collective has come in its schedule, and what runs without messages: local steps and
 //! the synchronisation with the other members of a collective segment.
 
+use fabric::UserBuf;
 use fabric::coll_segment::Wakes;
 use objects::scratch::Scratch;
 use objects::{Area, Buffer, Datatype, Op, Operands};
@@ -32,6 +33,16 @@ pub(super) struct Cursor {
     pub(super) copied: u64,
     /// The call as members of the segment compare it.
     pub(super) signature: u64,
+    /// A get was refused.
+    is_refused: bool,
+}
+
+/// What local steps leave to the caller.
+pub(super) enum Interrupt {
+    /// A user's function with these operands.
+    User(Strided, Span),
+    /// A get of some member was refused: the call begins anew, without gets.
+    Refused,
 }
 
 /// The result of synchronising a schedule's round.
@@ -82,6 +93,7 @@ impl Cursor {
             next_local: 0,
             copied: 0,
             signature,
+            is_refused: false,
         }
     }
 
@@ -284,14 +296,14 @@ impl Cursor {
         true
     }
 
-    /// Runs the local steps up to `end`. Where one calls a user's function, returns its operands.
+    /// Runs the local steps up to `end`, or to the first one that needs the caller.
     #[inline]
     pub(super) fn run_locals(
         &mut self,
         plan: &Plan,
         end: usize,
         scratch: Option<&Scratch>,
-    ) -> Option<(Strided, Span)> {
+    ) -> Option<Interrupt> {
         while self.copied > 0 {
             self.run_early(plan, end, scratch);
         }
@@ -314,13 +326,40 @@ impl Cursor {
                             if right != out {
                                 buffer(&out).copy_from(&buffer(&right));
                             }
-                            return Some((left, out));
+                            return Some(Interrupt::User(left, out));
                         }
                     }
                 }
+                _ if !self.run_get(plan, &step, scratch) => {
+                    // It is found again.
+                    self.next_local -= 1;
+                    return Some(Interrupt::Refused);
+                }
+                _ => {}
             }
         }
         None
+    }
+
+    /// Runs a step by which members read each other's memory. Returns false if one was refused.
+    #[inline(never)]
+    fn run_get(&mut self, plan: &Plan, step: &Local, scratch: Option<&Scratch>) -> bool {
+        let Some(segment) = plan.segment() else { return true };
+        let round = self.segment_round;
+        let memory = |span| self.buffer(plan, span, scratch).memory().unwrap_or(UserBuf::EMPTY);
+        match step {
+            Local::Publish(span) => segment.publish(round, memory(span).addr()),
+            Local::Get { member, at, to } => {
+                let address = segment.published(round, *member).wrapping_add(*at);
+                self.is_refused |= !segment.get(*member, address, memory(to));
+            }
+            Local::Confirm => segment.publish(round, self.is_refused.into()),
+            Local::Check(members) => {
+                return members.members().all(|member| segment.published(round, member) == 0);
+            }
+            Local::Copy { .. } | Local::Reduce { .. } => {}
+        }
+        true
     }
 
     /// Ends a round whose local steps are done.

@@ -4,7 +4,7 @@
 //! An inline run knows one end, success. Anything else is for the executor, which continues where
 //! the run has stopped and finds the same again.
 
-use super::cursor::{Cursor, SyncResult};
+use super::cursor::{Cursor, Interrupt, SyncResult};
 use crate::plan::Plan;
 
 /// A collective that its caller runs by itself.
@@ -39,8 +39,11 @@ impl<'a> InlineRun<'a> {
                 SyncResult::Blocked | SyncResult::Mismatch(_) => return false,
                 SyncResult::Skip => cursor.skip(plan),
                 SyncResult::Run => {
-                    let user_call = cursor.run_locals(plan, round.locals as usize, None);
-                    debug_assert!(user_call.is_none(), "an inline run calls no user function");
+                    let interrupt = cursor.run_locals(plan, round.locals as usize, None);
+                    debug_assert!(!matches!(interrupt, Some(Interrupt::User(..))), "no user calls");
+                    if interrupt.is_some() {
+                        return false;
+                    }
                     cursor.next_round(plan, round.sync);
                 }
             }

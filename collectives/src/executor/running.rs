@@ -15,7 +15,7 @@ use objects::{Buffer, Op};
 use pt2pt::{Engine, Fault, Mode, Notice, RequestId};
 
 use super::collective_id::CollectiveId;
-use super::cursor::{Cursor, SyncResult};
+use super::cursor::{Cursor, Interrupt, SyncResult};
 use super::failure;
 use super::user_call::UserCall;
 use crate::plan::{Plan, Reduction};
@@ -96,6 +96,8 @@ pub(super) enum Step {
     Repeated(u64),
     Over,
     User(UserCall),
+    /// A get was refused: all members begin anew.
+    Refused,
 }
 
 impl Running {
@@ -623,13 +625,14 @@ impl Running {
     }
 
     /// Runs the local steps of the round, or some of them; `Some` where one calls a user's
-    /// function.
+    /// function, or a get was refused.
     fn run_locals(&mut self, id: CollectiveId, may_call: bool) -> Option<Step> {
         let mut end = self.plan.schedule().rounds()[self.cursor.round].locals as usize;
         if self.aside.is_some() {
             end = end.min(self.cursor.next_local + Schedule::LOCALS_AT_ONCE as usize);
         }
-        let (left, inout) = self.cursor.run_locals(&self.plan, end, self.scratch.as_ref())?;
+        let interrupt = self.cursor.run_locals(&self.plan, end, self.scratch.as_ref())?;
+        let Interrupt::User(left, inout) = interrupt else { return Some(Step::Refused) };
         if !may_call {
             // Retried by the next `advance`.
             self.cursor.next_local -= 1;

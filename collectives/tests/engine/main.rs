@@ -2,6 +2,7 @@
 //! delays, exhausted slots and refused reads, from seeds.
 
 mod cases;
+mod gets;
 #[path = "../hierarchy/mod.rs"]
 mod hierarchy;
 mod inline_runs;

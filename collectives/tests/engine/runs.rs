@@ -30,6 +30,7 @@ pub(crate) fn any_thresholds(random: &mut Random) -> Thresholds {
         reduce_scatter_long: at(),
         oversubscribed_max: oversubscribed_max.filter(|&at| at != 2000),
         shm_max: Some(at()).filter(|&at| at != 0),
+        get_min: at(),
         shm: at() != 0,
         shm_pieces_max: at(),
         hierarchical: true,

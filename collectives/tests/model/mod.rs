@@ -287,6 +287,9 @@ impl RankModel {
                         self.unpack(&out, &right);
                     }
                 }
+                Local::Publish(_) | Local::Get { .. } | Local::Confirm | Local::Check(_) => {
+                    unreachable!("these ranks do not read each other's memory");
+                }
             }
         }
     }

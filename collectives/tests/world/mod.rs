@@ -2,6 +2,8 @@
 //! collectives that are started and progressed in random order. The ranks share
 //! memory for collective segments.
 
+mod without_gets;
+
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -16,8 +18,9 @@ use fabric::sim::{Manner, Options, SimTransport};
 use fabric::{Caps, CollSegment, CollectiveKind, Peer};
 use objects::{Area, Buffer, Comm, Datatype, Group, LatestCall};
 use pt2pt::{Engine, Fault, Settings};
-use shm_transport::{Segment, SyncKind};
+use shm_transport::{Segment, SingleCopy, SyncKind};
 
+use self::without_gets::WithoutGets;
 use crate::random::Random;
 
 /// One rank.
@@ -34,6 +37,8 @@ pub(crate) struct Process {
     /// Of communicators that have been used, by context.
     segments: HashMap<u64, Arc<dyn CollSegment>>,
     host_segment: Option<Arc<dyn CollSegment>>,
+    /// This rank may not read the memory of others.
+    is_refused: bool,
     /// The rank in each communicator, and the number of its next collective, by context on the
     /// wire.
     started: HashMap<u64, (u32, i32, Arc<LatestCall>)>,
@@ -59,6 +64,8 @@ const MAX_INQUIRIES: u32 = 20;
 /// All ranks.
 pub(crate) struct World {
     pub(crate) ranks: Vec<Process>,
+    /// Calls that [`World::plan`] plans block.
+    pub(crate) is_blocking: bool,
 }
 
 /// A fabric with whims, from a seed.
@@ -100,11 +107,22 @@ impl World {
             hosts: Vec::new(),
             segments: HashMap::new(),
             host_segment: None,
+            is_refused: false,
             started: HashMap::new(),
             away: None,
             random: Random(seed),
         };
-        World { ranks: (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect() }
+        let ranks = (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect();
+        World { ranks, is_blocking: false }
+    }
+
+    /// Lets ranks read each other's memory; the system refuses that to rank `refused` later.
+    #[allow(dead_code, reason = "not all tests have gets")]
+    pub(crate) fn permit_gets(&mut self, refused: Option<usize>) {
+        for (rank, process) in self.ranks.iter_mut().enumerate() {
+            process.segment.permit_single_copy(SingleCopy::Readv);
+            process.is_refused = refused == Some(rank);
+        }
     }
 
     /// Puts rules before all others.
@@ -118,6 +136,9 @@ impl World {
     /// Plans an operation at one rank; panics if it is refused. The communicator with context n has
     /// segment n of rank 0.
     pub(crate) fn plan(&mut self, rank: usize, operation: &Operation, comm: &Comm) -> Plan {
+        if self.is_blocking {
+            return self.plan_blocking(rank, operation, comm);
+        }
         let comm = self.with_segment(rank, comm);
         self.ranks[rank].planner.plan(operation, &comm).unwrap()
     }
@@ -147,7 +168,7 @@ impl World {
     }
 
     fn with_segment(&mut self, rank: usize, comm: &Comm) -> Comm {
-        let Process { segment, segments, has_flags, hosts, .. } = &mut self.ranks[rank];
+        let Process { segment, segments, has_flags, hosts, is_refused, .. } = &mut self.ranks[rank];
         let own = comm.group().peer_of(comm.rank()).unwrap();
         let is_here = |peer: &Peer| hosts.get(peer.0 as usize) == hosts.get(own.0 as usize);
         let members: Vec<u32> = comm.group().iter().filter(is_here).map(|peer| peer.0).collect();
@@ -156,7 +177,8 @@ impl World {
             let me = members.iter().position(|&member| member == own.0).unwrap() as u32;
             let (index, owner) = (comm.context() as u32, members.iter().min().unwrap());
             let sync = if *has_flags { SyncKind::Flags } else { SyncKind::Counter };
-            segment.coll_segment(sync, *owner, index, &members, me).unwrap().unwrap()
+            let lease = segment.coll_segment(sync, *owner, index, &members, me).unwrap().unwrap();
+            if *is_refused { Arc::new(WithoutGets(lease)) } else { lease }
         };
         let mut comm = comm.clone();
         if !comm.is_inter() && size > 1 && (!*has_flags || size <= MAX_FLAGS_RANKS) {
