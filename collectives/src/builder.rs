@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::schedule::{Awaited, Direction, Local, Member, Message, Round, Schedule, SegSync};
-use crate::shape::{Extent, Shape, Space, Span, Strided, Ty};
+use crate::shape::{Extent, Shape, Space, Span, Strided, Ty, joined};
 
 /// Writes a schedule.
 #[derive(Debug, Default)]
@@ -232,6 +232,19 @@ impl Builder {
     /// copies in or out, which is nothing where they are the same.
     pub fn bytes_of(&mut self, data: Extent) -> Extent {
         data.as_bytes().unwrap_or_else(|| self.packed(data.bytes()))
+    }
+
+    /// Blocks as one run of bytes: as they lie, or copied into scratch memory.
+    pub fn as_run(&mut self, blocks: &[Extent]) -> Extent {
+        joined(blocks).unwrap_or_else(|| {
+            let run = self.packed(blocks.iter().map(Extent::bytes).sum());
+            let mut at = 0;
+            for block in blocks {
+                self.copy(*block, run.part(at, block.bytes()));
+                at += block.bytes();
+            }
+            run
+        })
     }
 
     /// Scratch memory laid out like `count` elements of an extent's type.

@@ -15,7 +15,7 @@ use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
 use crate::schedule::{Awaited, SegSync};
-use crate::shape::{Extent, joined};
+use crate::shape::Extent;
 
 /// Returns whether it is an operation in which all ranks get blocks.
 pub fn can(args: &CollArgs, size: u32) -> bool {
@@ -45,7 +45,7 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position, has_flags: bool) {
             agree(b, pos, arrive);
         }
         CollArgs::Alltoall { from: Some(from), to, .. } => {
-            let given = packed(b, from);
+            let given = b.as_run(from);
             let block = given.bytes() / u64::from(pos.size);
             exchange(b, pos, (given, u64::from(pos.rank) * block), to, arrive);
             b.copy(from[pos.rank as usize], to[pos.rank as usize]);
@@ -89,17 +89,4 @@ fn agree(b: &mut Builder, pos: Position, arrive: SegSync) {
     b.sync(arrive);
     b.sync(SegSync::WaitAll);
     b.check(Awaited::range(0, pos.size));
-}
-
-/// The bytes of blocks one after the other, in scratch memory where they lie otherwise.
-fn packed(b: &mut Builder, blocks: &[Extent]) -> Extent {
-    joined(blocks).unwrap_or_else(|| {
-        let all = b.packed(blocks.iter().map(Extent::bytes).sum());
-        let mut at = 0;
-        for block in blocks {
-            b.copy(*block, all.part(at, block.bytes()));
-            at += block.bytes();
-        }
-        all
-    })
 }

@@ -19,7 +19,7 @@ pub(super) fn lanes(b: &mut Builder, levels: &Levels, from: &[Extent], to: &[Ext
         .groups()
         .map(|ranks| {
             let blocks: Vec<Extent> = ranks.iter().map(|&rank| from[rank as usize]).collect();
-            as_run(b, &blocks)
+            b.as_run(&blocks)
         })
         .collect();
     let landed = b.packed(block * u64::from(groups.size()));
@@ -51,7 +51,7 @@ pub(super) fn leaders(b: &mut Builder, levels: &Levels, from: &[Extent], to: &[E
     let block = to[0].bytes();
     let each = block * u64::from(groups.size());
     let is_leader = levels.me == 0;
-    let mine = as_run(b, from);
+    let mine = b.as_run(from);
     let gathered = is_leader.then(|| b.packed(members * each));
     levels.in_group(b, &CollArgs::Gather { root: 0, own: Some(mine), all: gathered });
     let scattered = gathered.map(|gathered| exchange(b, levels, gathered, block));
@@ -103,17 +103,4 @@ fn exchange(b: &mut Builder, levels: &Levels, gathered: Extent, block: u64) -> E
 
 fn alltoall<'a>(from: &'a [Extent], to: &'a [Extent]) -> CollArgs<'a> {
     CollArgs::Alltoall { kind: CollectiveKind::Alltoall, from: Some(from), to }
-}
-
-/// The blocks as one run of bytes: as they lie, or packed.
-fn as_run(b: &mut Builder, blocks: &[Extent]) -> Extent {
-    joined(blocks).unwrap_or_else(|| {
-        let run = b.packed(blocks.iter().map(Extent::bytes).sum());
-        let mut at = 0;
-        for block in blocks {
-            b.copy(*block, run.part(at, block.bytes()));
-            at += block.bytes();
-        }
-        run
-    })
 }
