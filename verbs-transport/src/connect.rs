@@ -228,7 +228,7 @@ impl VerbsTransport {
             return self.on_frame_size_mismatch(at, message.frame as usize);
         }
         let endpoint = &mut self.endpoints[at];
-        endpoint.conn.set_addr(addr);
+        endpoint.conn.heard(addr);
         if endpoint.failed.is_some() {
             return self.answer_failed(at);
         }

@@ -322,7 +322,7 @@ impl VerbsTransport {
     fn on_address(&mut self, at: usize, address: &SenderAddress, ud_qpn: u32) -> bool {
         let addr = address.of(ud_qpn);
         let is_new = self.endpoints[at].conn.addr.is_none();
-        self.endpoints[at].conn.set_addr(addr);
+        self.endpoints[at].conn.heard(addr);
         if address.frame as usize != self.config.caps.frame {
             self.acknowledge_soon(at);
             self.send_acknowledgements();

@@ -32,7 +32,6 @@ impl VerbsTransport {
         self.send_msg(at, Kind::Disconnect);
         let conn = &mut self.endpoints[at].conn;
         conn.disconnect_until = Some(Instant::now() + self.config.settings.reconnect_timeout);
-        conn.retries = 0;
         conn.requested();
         self.wireup.add_pending(at, conn);
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Header, Kind, OneSided, Peer, Post, Rights, Transfer, Transport};
+use fabric::{Atomic, Header, Kind, OneSided, Peer, Post, Rights, Transfer, Transport};
 use tests::bytes::{Bytes, Shape};
 use verbs_transport::{Settings, VerbsTransport};
 
@@ -96,5 +96,46 @@ fn a_port_that_moves_often_loses_no_peer() {
         control("unanswered=0");
         while poll(&mut ends) == 0 {}
         assert_eq!(copy.read(), data.read());
+    });
+}
+
+/// Two operations whose attempts to connect end each other, to peers that have moved: each attempt
+/// is too short to find out that nobody answers at the old addresses.
+#[test]
+fn attempts_that_end_each_other_find_new_addresses() {
+    let name = "moved::attempts_that_end_each_other_find_new_addresses";
+    alone(name, "devices=stand0/ib", || {
+        let settings = Settings { connect_after: u32::MAX, connections: 1, ..settings() };
+        let mut ends = transports(3, &settings);
+        let mut sinks: Vec<Seen> = ends.iter().map(|_| Seen::default()).collect();
+        let [data, word, old] = [7; 3].map(|value| Bytes::new(Shape::Run, &[value; 8]));
+        let memory = |of: &Bytes| of.buffer().memory().expect("one run");
+        let source = ends[1].register(Peer(0), memory(&data), Rights::Get).expect("a region");
+        let target = ends[2].register(Peer(0), memory(&word), Rights::All).expect("a region");
+        let began = Instant::now();
+        let mut poll = |ends: &mut [VerbsTransport], ranks: &[usize]| {
+            ranks.iter().for_each(|&rank| _ = ends[rank].poll(&mut sinks[rank]));
+            std::thread::sleep(Duration::from_micros(200));
+            assert!(began.elapsed() < LIMIT, "no connection\n{}", ends[0].explain());
+            (sinks[0].reads, sinks[2].frames)
+        };
+        // A datagram: the address of the third process is known, and nothing else is under way.
+        assert!(ends[0].post(Peer(2), &Header::new(Kind::Data), 0, |_| ()) == Ok(Post::Sent));
+        while poll(&mut ends, &[0, 2]).1 == 0 || began.elapsed() < ACKNOWLEDGED {}
+        control("unanswered=1000000");
+        let read = || OneSided::Get(memory(&old));
+        while ends[0].one_sided(Peer(1), &source, 0, read(), 1) != Ok(Transfer::Started) {
+            poll(&mut ends, &[0, 1]);
+        }
+        // The second process learns that the connection is over, and needs none.
+        ends[0].interrupt(Peer(1));
+        while ends[1].is_connected(Peer(0)) {
+            poll(&mut ends, &[1]);
+        }
+        let add = OneSided::Atomic(Atomic::Add(1), memory(&old));
+        assert_eq!(ends[0].one_sided(Peer(2), &target, 0, add, 2), Ok(Transfer::Started));
+        control("move=1 unanswered=0");
+        while poll(&mut ends, &[0, 1, 2]).0 < 2 {}
+        assert_eq!(word.read()[0], 8);
     });
 }

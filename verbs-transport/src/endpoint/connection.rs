@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     pub(crate) created_at: Instant,
     /// When to send the next request.
     pub(crate) retry_at: Instant,
-    /// Requests sent on this attempt.
+    /// Requests sent since the last message of the peer, on this attempt and those before.
     pub(crate) retries: u32,
     /// No warning about unanswered requests is needed: the peer has answered, or it was given.
     pub(crate) warned: bool,
@@ -122,7 +122,13 @@ impl Connection {
         self.ah.as_ref()
     }
 
-    /// Takes over the address that a datagram of the peer came from.
+    /// Takes over the address that a datagram of the peer came from: the peer receives there.
+    pub(crate) fn heard(&mut self, addr: Address) {
+        self.set_addr(addr);
+        self.retries = 0;
+    }
+
+    /// Takes over an address of the peer.
     pub(crate) fn set_addr(&mut self, addr: Address) {
         if self.addr != Some(addr) {
             (self.addr, self.ah) = (Some(addr), None);
@@ -138,7 +144,7 @@ impl Connection {
     /// Records a new queue pair.
     pub(crate) fn created(&mut self, qpn: u32, psn: u32) {
         self.handshake.created(qpn);
-        (self.psn, self.retries, self.created_at) = (psn, 0, Instant::now());
+        (self.psn, self.created_at) = (psn, Instant::now());
     }
 
     /// Records that the peer has no connection of attempt `epoch` either.
