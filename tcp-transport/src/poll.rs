@@ -1,7 +1,8 @@
 //! The progress loop.
 //!
 //! Each poll reads the hot link, if there is one (`hot`). All other events are taken by
-//! `epoll_wait`, less often while there is a hot link or while nothing happens for long.
+//! `epoll_wait`, less often while there is a hot link or no connection at all, or while nothing
+//! happens for long.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use crate::wire::Kind;
 
 /// Polls between two looks at events while there is a hot link.
 const HOT_INTERVAL: u64 = 16;
+/// Polls between two looks at events while there are no connections: another transport may do the
+/// work, and each look is a system call.
+const UNUSED_INTERVAL: u64 = 256;
 /// Polls without a result after which only one of [`IDLE_INTERVAL`] makes system calls.
 const IDLE_POLLS: u64 = 2048;
 const IDLE_INTERVAL: u64 = 4;
@@ -33,10 +37,15 @@ impl TcpTransport {
         if !self.writing.delayed.is_empty() {
             self.write_delayed();
         }
-        let attention = &mut self.attention;
-        let is_quiet = attention.idle > IDLE_POLLS && !polls.is_multiple_of(IDLE_INTERVAL);
-        if is_quiet && attention.readable.is_empty() && self.writing.flushing_since.is_none() {
-            attention.idle += 1;
+        let attention = &self.attention;
+        let interval = match attention.idle > IDLE_POLLS {
+            _ if self.is_unused() => UNUSED_INTERVAL,
+            true => IDLE_INTERVAL,
+            false => 1,
+        };
+        let is_quiet = !polls.is_multiple_of(interval) && attention.readable.is_empty();
+        if is_quiet && self.reports.is_empty() && self.writing.flushing_since.is_none() {
+            self.attention.idle += 1;
             return false;
         }
         let mut moved = match attention.hot.at {
@@ -53,6 +62,11 @@ impl TcpTransport {
         moved |= self.maintain(sink);
         self.attention.idle = if moved { 0 } else { self.attention.idle + 1 };
         moved
+    }
+
+    /// Returns whether there are no connections, and none are being made.
+    fn is_unused(&self) -> bool {
+        self.linked.is_empty() && self.dialing.is_empty() && self.handshakes.is_empty()
     }
 
     /// Performs what is rarely due.

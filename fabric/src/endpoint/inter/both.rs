@@ -51,7 +51,7 @@ enum Event {
 pub(super) struct Both<V, T> {
     pub(super) verbs: V,
     pub(super) tcp: T,
-    choice: Choice,
+    pub(super) choice: Choice,
     pub(super) routes: Vec<Route>,
     /// Shorter once verbs has not reached a peer.
     patience: Patience,
@@ -305,13 +305,12 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
         if !self.events.is_empty() {
             return None;
         }
-        if !self.contacts.is_empty() || !self.outbox.is_empty() {
-            let next = self.contacts.values().filter_map(Contact::deadline).min();
-            if self.send_steps() || next.is_some_and(|at| at <= Instant::now()) {
-                return None;
-            }
-            self.choice.timer.set(next);
+        let next = self.contacts.values().filter_map(Contact::deadline).min();
+        if self.send_steps() || next.is_some_and(|at| at <= Instant::now()) {
+            return None;
         }
+        // Once its time has come it wakes until it is set again.
+        self.choice.timer.set(next);
         // The descriptor of verbs is among those that wake TCP, and so is the timer.
         self.verbs.arm()?;
         self.tcp.arm()

@@ -147,6 +147,30 @@ fn what_verbs_does_not_reach_goes_by_tcp_once_and_in_order() {
 }
 
 #[test]
+fn an_agreement_that_is_over_wakes_nobody() {
+    let mut store = InProcessStore::default();
+    publish_all(&mut store);
+    let (mut ranks, _) = ranks(<[Options; 2]>::default(), &store, SHORT);
+    let mut inboxes = <[Inbox; 4]>::default();
+    let began = Instant::now();
+    while post(&mut ranks[0], 1, 7) == Ok(Post::NoSpace) {
+        // It sleeps, and its timer ends that.
+        while ranks[0].arm().is_some() && began.elapsed() < SHORT.silence * 2 {}
+        ranks[0].disarm();
+        poll_all(&mut ranks, &mut inboxes);
+        assert!(began.elapsed() < LIMIT, "there is no route");
+    }
+    while ranks[0].arm().is_none() {
+        poll_all(&mut ranks, &mut inboxes);
+        assert!(began.elapsed() < LIMIT, "it never sleeps");
+    }
+    std::thread::sleep(SHORT.silence * 2);
+    let Transports::Both(both) = &ranks[0].transports else { panic!("it has both") };
+    let timer = &both.choice.timer;
+    assert!(rustix::io::read(timer, &mut [0; 8]).is_err(), "it would sleep no more");
+}
+
+#[test]
 fn a_process_without_tcp_is_not_asked() {
     let mut store = InProcessStore::default();
     publish(&mut store, Peer(1), FABRICS[1], false).unwrap();
