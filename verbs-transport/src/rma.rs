@@ -5,6 +5,9 @@ use crate::endpoint::send_queue::Signal;
 use crate::ibv::Qp;
 use crate::transport::VerbsTransport;
 
+/// Bytes of the smallest packets that a path has: an answer that is not longer takes one.
+const MIN_MTU: usize = 256;
+
 impl VerbsTransport {
     /// Posts as many pieces of an endpoint's operations as there is space for.
     pub(crate) fn progress_rma(&mut self, at: usize) {
@@ -28,9 +31,12 @@ impl VerbsTransport {
     pub(crate) fn rma_piece_done(&mut self, at: usize, len: usize) {
         let endpoint = &mut self.endpoints[at];
         let Some(done) = endpoint.rma.complete(len) else { return };
-        // An emulated device may report success and fail at once. Query it before the operation is
-        // reported complete, which cannot be taken back.
+        // An emulated device may report success of a read and fail at once, if the answer takes
+        // several packets. Query it before the operation is reported complete, which cannot be
+        // taken back.
         if done.is_last
+            && done.is_answered
+            && len > MIN_MTU
             && self.adapter.port.is_emulated
             && !endpoint.tx.qp.as_ref().is_some_and(Qp::is_ready_to_send)
         {

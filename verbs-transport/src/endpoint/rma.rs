@@ -87,6 +87,8 @@ pub(crate) struct Piece {
 pub(crate) struct Completed {
     /// It was the last one of its operation.
     pub(crate) is_last: bool,
+    /// It was answered with data.
+    pub(crate) is_answered: bool,
     /// The piece before it is confirmed.
     pub(crate) is_progress: bool,
 }
@@ -156,11 +158,12 @@ impl RmaQueue {
     pub(crate) fn complete(&mut self, len: usize) -> Option<Completed> {
         let op = self.ops.front_mut()?;
         self.pieces -= 1;
-        self.reads -= usize::from(op.is_answered_at(op.completed));
+        let is_answered = op.is_answered_at(op.completed);
+        self.reads -= usize::from(is_answered);
         op.completed += len;
         let before = std::mem::replace(&mut op.unconfirmed, len);
         let is_last = op.completed == op.total();
-        Some(Completed { is_last, is_progress: is_last || before > 0 })
+        Some(Completed { is_last, is_answered, is_progress: is_last || before > 0 })
     }
 
     /// Takes out the atomics that were posted, and returns their tokens.
