@@ -35,6 +35,7 @@ typedef struct {
     int threads;              /* of each rank                                    */
     int check;                /* compare every byte that arrives                 */
     int full;                 /* smallest and largest of all ranks too           */
+    const char *hint;         /* KEY=VALUE for what is created; NULL: none       */
 } bench_options;
 
 static const struct { char letter; const char *text; } bench_help[] = {
@@ -47,6 +48,7 @@ static const struct { char letter; const char *text; } bench_help[] = {
     {'r', "-r N          passes over each size, of which the best is shown (default 1)"},
     {'p', "-p N          pairs of ranks (default: half the ranks)"},
     {'t', "-t N          threads in each rank (default 2)"},
+    {'k', "-k KEY=VALUE  a hint (MPI_Info) for the window"},
     {'c', "-c            check all data, and say so in a column (which counts in the times of messages)"},
     {'f', "-f            all columns: smallest and largest time of all ranks, iterations"},
     {'h', "-h            this help"},
@@ -128,14 +130,16 @@ static inline void bench_parse(int argc, char **argv, const char *usage, const c
     int letter;
     opterr = bench_rank() == 0;
     while ((letter = getopt(argc, argv, letters)) != -1) {
-        long value = optarg && letter != 'm' ? bench_number(optarg, optarg + strlen(optarg)) : 0;
+        long value = optarg && !strchr("km", letter) ? bench_number(optarg, optarg + strlen(optarg)) : 0;
         int *place = letter == 'i' || letter == 'n' ? &o->iterations : letter == 'x' ? &o->warmup
                    : letter == 'W' ? &o->window : letter == 'p' ? &o->pairs : letter == 't' ? &o->threads : letter == 'r' ? &o->passes : letter == 'T' ? &o->tests : NULL;
         if (letter == 'h') bench_usage(usage, letters, 0);
-        if (letter == '?' || (letter == 'm' && !bench_range(optarg, o)) || (place && value < (letter != 'x')))
+        if (letter == '?' || (letter == 'm' && !bench_range(optarg, o))
+            || (letter == 'k' && !strchr(optarg, '=')) || (place && value < (letter != 'x')))
             bench_usage(usage, letters, 2);
         if (place) *place = value;
         if (letter == 'i') o->chosen = 1;
+        if (letter == 'k') o->hint = optarg;
         if (letter == 'c') o->check = 1;
         if (letter == 'f') o->full = 1;
     }

@@ -39,21 +39,34 @@ static const char *chosen(const char *word, const char *const *words) {
 
 static int is(const char *word, const char *other) { return !strcmp(word, other); }
 
-static void make(state *s, size_t bytes) {
+/* The hint that was given, or none. */
+static MPI_Info hints(const bench_options *o) {
+    MPI_Info info;
+    char key[MPI_MAX_INFO_KEY];
+    if (!o->hint) return MPI_INFO_NULL;
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(o->hint, "="), o->hint);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, key, strchr(o->hint, '=') + 1);
+    return info;
+}
+
+static void make(const bench_options *o, state *s, size_t bytes) {
     MPI_Aint mine = 0, bases[2];
+    MPI_Info info = hints(o);
     s->local = bench_buffer(bytes);
     if (is(s->kind, "allocate"))
-        MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->memory, &s->win);
+        MPI_Win_allocate(bytes, 1, info, MPI_COMM_WORLD, &s->memory, &s->win);
     else if (is(s->kind, "shared"))
-        MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->memory, &s->win);
+        MPI_Win_allocate_shared(bytes, 1, info, MPI_COMM_WORLD, &s->memory, &s->win);
     else
         s->memory = bench_buffer(bytes);
-    if (is(s->kind, "create")) MPI_Win_create(s->memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    if (is(s->kind, "create")) MPI_Win_create(s->memory, bytes, 1, info, MPI_COMM_WORLD, &s->win);
     if (is(s->kind, "dynamic")) {
-        MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+        MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
         MPI_Win_attach(s->win, s->memory, bytes);
         MPI_Get_address(s->memory, &mine);
     }
+    if (info != MPI_INFO_NULL) MPI_Info_free(&info);
     MPI_Allgather(&mine, 1, MPI_AINT, bases, 1, MPI_AINT, MPI_COMM_WORLD);
     s->base = bases[1 - bench_rank()];
     memset(s->memory, 0, bytes);
@@ -212,12 +225,12 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     state s = {.operation = chosen(argc > 1 ? argv[1] : NULL, OPERATIONS),
                .kind = chosen(argc > 2 ? argv[2] : NULL, KINDS), .sync = chosen(argc > 3 ? argv[3] : NULL, SYNCS)};
-    if (!s.operation || !s.kind || !s.sync) bench_usage(USAGE, "mixrWch", argc > 1 && !strcmp(argv[1], "-h") ? 0 : 2);
-    bench_parse(argc - 3, argv + 3, USAGE, "m:i:n:x:r:W:ch", &o);
+    if (!s.operation || !s.kind || !s.sync) bench_usage(USAGE, "mixrWkch", argc > 1 && !strcmp(argv[1], "-h") ? 0 : 2);
+    bench_parse(argc - 3, argv + 3, USAGE, "m:i:n:x:r:W:k:ch", &o);
     if (bench_size() != 2) bench_end(2, "rma runs on 2 ranks");
     if (s.operation[0] == 'a' && o.min < 8) o.min = 8;
     if (is(s.operation, "copy") && !is(s.kind, "shared")) bench_end(2, "copy needs a shared window");
-    make(&s, o.max < 64 ? 64 : o.max);
+    make(&o, &s, o.max < 64 ? 64 : o.max);
     bench_head(&o, s.operation, strstr(s.operation, "_bw") ? "Size    Bandwidth (MB/s)          Messages/s"
                               : is(s.operation, "copy")    ? "Size    Bandwidth (MB/s)"
                               : is(s.operation, "none")    ? "  Avg Latency(us)" : "Size     Avg Latency(us)");

@@ -428,45 +428,42 @@ fn half_for_words(size: u64) -> Target {
     if size <= 8 { Target::OfBest(0.5) } else { Target::None }
 }
 
-/// Over verbs. The last five are figures of ours again, compared with perftest alone.
-pub(super) const VERBS: [Figure; 11] = [
+/// Over verbs. The last six are figures of ours again, compared with perftest alone.
+pub(super) const VERBS: [Figure; 13] = [
     Figure {
         name: "latency",
         program: "latency",
-        args: &["-r", "3", "-n", "500", "-m", "8,4096,65536,1048576"],
+        args: &["-n", "500", "-m", "8,4096,65536,1048576"],
         sizes: None,
         target: |_| Target::OfBest(0.909),
         ..TWO_RANKS
     },
     Figure {
         // A usual window, of 64 messages, takes longer than a job may where emulation is slow.
-        args: &["-r", "3", "-n", "40", "-W", "16", "-m", "8,4096,65536,1048576"],
+        args: &["-n", "40", "-W", "16", "-m", "8,4096,65536,1048576"],
         sizes: None,
         ..bandwidth("bw", |_| Target::OfBest(1.1))
     },
-    over_verbs(
-        "rma-put",
-        &["put", "create", "flush", "-r", "3", "-n", "500", "-m", SIZES],
-        |size| {
-            if size <= 8 { Target::OfBest(0.9) } else { Target::None }
-        },
-    ),
-    over_verbs(
-        "rma-get",
-        &["get", "create", "flush", "-r", "3", "-n", "500", "-m", SIZES],
-        |size| {
-            if size <= 8 { Target::OfBest(0.9) } else { Target::None }
-        },
-    ),
-    over_verbs("rma-fetch", &["fetch_and_op", "create", "flush", "-r", "3", "-n", "500"], |_| {
+    over_verbs("rma-put", &["put", "create", "flush", "-n", "500", "-m", SIZES], |size| {
+        if size <= 8 { Target::OfBest(0.9) } else { Target::None }
+    }),
+    over_verbs("rma-get", &["get", "create", "flush", "-n", "500", "-m", SIZES], |size| {
+        if size <= 8 { Target::OfBest(0.9) } else { Target::None }
+    }),
+    over_verbs("rma-fetch", &["fetch_and_op", "create", "flush", "-n", "500"], |_| {
         Target::OfBest(0.9)
     }),
+    over_verbs(
+        "rma-fetch-hint",
+        &["fetch_and_op", "create", "flush", "-n", "500", "-k", "verbena_device_atomics=true"],
+        |_| Target::OfBest(0.9),
+    ),
     Figure {
         unit: "MB/s",
         better: Better::Higher,
         ..over_verbs(
             "rma-put-bw",
-            &["put_bw", "create", "flush", "-r", "3", "-n", "40", "-m", SIZES],
+            &["put_bw", "create", "flush", "-n", "40", "-m", SIZES],
             |size| {
                 if size >= 65536 { Target::OfBest(1.1) } else { Target::None }
             },
@@ -495,8 +492,14 @@ pub(super) const VERBS: [Figure; 11] = [
         ..TWO_RANKS
     },
     Figure {
+        name: "rma-put-completion",
+        program: "rma-put",
+        target: |_| Target::OfBest(1.15),
+        ..TWO_RANKS
+    },
+    Figure {
         name: "rma-fetch-device",
-        program: "rma-fetch",
+        program: "rma-fetch-hint",
         target: |_| Target::OfBest(1.15),
         ..TWO_RANKS
     },

@@ -1,10 +1,10 @@
 //! `cargo xtask vm compare`: this MPI against others and against perftest, over Soft-RoCE between
 //! virtual machines (see [`crate::vm`]).
 //!
-//! Each library runs in boots of its own, so that no job finds leftovers of another library.
-//! Perftest shows what the device does without an MPI; it runs in this library's boots. Each
-//! program makes three passes, of which the best counts, because the host's processors lose speed
-//! for a second now and then. A round is one boot for each library, and each round begins with
+//! A round is one boot, in which the libraries take turns at each figure: emulated machines differ
+//! in speed from boot to boot, and from minute to minute. Perftest, which shows what the device
+//! does without an MPI, is one of them. Each program has three turns, of which the best counts,
+//! because the host's processors lose speed for a second now and then. Each round begins with
 //! another library. The record and the report are those of `cargo xtask compare`; `--append` adds
 //! rounds to a record.
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::figures::{Figure, OVER_VERBS, PERFTEST, Reading, VERBS};
+use super::figures::{Better, Figure, OVER_VERBS, PERFTEST, Reading, VERBS};
 use super::interference::{self, OthersCpuUse};
 use super::library::{Kind, compile};
 use super::record::{self, LibraryLine, Line, Machine, Record, Run};
@@ -30,11 +30,13 @@ use crate::vm::{self, Kernel, Machines, Plan};
 
 /// Longest time of a job, or of one of perftest's programs, seconds.
 const MAX_JOB_SECONDS: u32 = 40;
+/// Turns of each program in a boot.
+const TURNS: u32 = 3;
 
 /// The options of `vm compare`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: a boot for each MPI.
+    /// Rounds: a boot in which the MPIs take turns.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// One machine with two processors and two devices instead of two machines: faster, and
@@ -146,35 +148,31 @@ struct Contest<'a> {
 impl Contest<'_> {
     /// All rounds.
     fn run(&self, kinds: &[Kind], lines: &mut Vec<Line>, record: &mut Record) -> Result<()> {
-        let total = u64::from(self.options.rounds) * kinds.len() as u64;
-        let bar = ProgressBar::new(total);
+        let bar = ProgressBar::new(self.options.rounds.into());
         bar.set_style(ProgressStyle::with_template(
             "{elapsed_precise} [{wide_bar}] {pos}/{len}, {eta} left: {msg}",
         )?);
         // The time moves on during a boot; without a terminal there are lines instead.
         bar.enable_steady_tick(Duration::from_secs(1));
-        let mut last = BTreeMap::new();
-        for line in lines.iter() {
-            if let Line::Run(run) = line {
-                last.insert(run.library.clone(), run.round);
+        let earlier = lines.iter().filter_map(|line| match line {
+            Line::Run(run) => Some(run.round),
+            _ => None,
+        });
+        for (round, turn) in (earlier.max().unwrap_or(0) + 1..).zip(0..self.options.rounds) {
+            let mut kinds = kinds.to_vec();
+            let first = turn as usize % kinds.len();
+            kinds.rotate_left(first);
+            let what = format!("round {round}");
+            if bar.is_hidden() {
+                say(&format!("{what}, boot {} of {}", turn + 1, self.options.rounds));
             }
-        }
-        for turn in 0..self.options.rounds {
-            for at in 0..kinds.len() {
-                let kind = kinds[(at + turn as usize) % kinds.len()];
-                let round = last.get(kind.name()).unwrap_or(&0) + 1 + turn;
-                let what = format!("round {round} of {}", kind.name());
-                if bar.is_hidden() {
-                    say(&format!("{what}, boot {} of {}", bar.position() + 1, total));
-                }
-                bar.set_message(what);
-                for run in self.boot(kind, round)? {
-                    let line = Line::Run(run);
-                    record.add(&line)?;
-                    lines.push(line);
-                }
-                bar.inc(1);
+            bar.set_message(what);
+            for run in self.boot(&kinds, round)? {
+                let line = Line::Run(run);
+                record.add(&line)?;
+                lines.push(line);
             }
+            bar.inc(1);
         }
         bar.finish_and_clear();
         Ok(())
@@ -241,87 +239,130 @@ impl Contest<'_> {
     }
 
     /// For the shell of every guest.
-    fn script(&self, kind: Kind) -> String {
-        let mut script = match &self.peers {
-            Some(peers) if kind != Kind::Verbena => peers.mount(),
-            _ => String::new(),
-        };
-        script += "ulimit -l unlimited\nvm_barrier begin\nif [ $VM_ID = 0 ]; then cd /tmp\n";
+    fn script(&self, kinds: &[Kind]) -> String {
+        let mut script = self.peers.as_ref().map_or_else(String::new, Unpacked::mount);
+        script += "ulimit -l unlimited\nvm_barrier begin\ncd /tmp\n";
         script += "printf '#!/bin/sh\\nshift; exec sh -c \"$*\"\\n' >$VM_RESULTS/here; chmod +x $VM_RESULTS/here\n";
-        // An unmeasured job first: code that runs for the first time after a boot is slow on an
-        // emulated processor, and perftest runs later.
-        let first = quoted(&programs(self.project, kind).join("latency").display().to_string());
-        let first = self.launch(kind, &format!("{first} -n 200 -m 8:8"));
-        script +=
-            &format!("timeout {MAX_JOB_SECONDS} {first} </dev/null >$VM_RESULTS/first.out 2>&1\n");
-        for figure in mpi_figures() {
-            let program =
-                quoted(&programs(self.project, kind).join(figure.program).display().to_string());
-            let job = self.launch(kind, &format!("{program} {}", figure.args.join(" ")));
-            let name = figure.name;
-            script += &format!(
-                "timeout {MAX_JOB_SECONDS} {job} </dev/null >$VM_RESULTS/{name}.out 2>$VM_RESULTS/{name}.err\n"
-            );
-            script += &format!("echo $? >$VM_RESULTS/{name}.code\n");
+        // Unmeasured jobs first: code that runs for the first time after a boot is slow on an
+        // emulated processor.
+        for kind in kinds {
+            script +=
+                &self.job(*kind, "latency", "-n 200 -m 8:8", &format!("first.{}", kind.name()));
         }
-        script += "fi; vm_barrier mpi\n";
-        if kind == Kind::Verbena {
-            for (at, test) in PERFTESTS.iter().enumerate() {
-                let Perftest { program, size, .. } = test;
-                let one = format!(
-                    "vm_between timeout {MAX_JOB_SECONDS} {program} -F -x $VM_GID -s {size}"
-                );
-                script += &format!(
-                    "for pass in 1 2 3; do {one}; done >$VM_RESULTS/perftest.{at}.$VM_ID 2>&1\n"
-                );
+        for figure in mpi_figures() {
+            for turn in 0..TURNS {
+                for kind in kinds {
+                    let output = format!("{}.{}.{turn}", figure.name, kind.name());
+                    script += &self.job(*kind, figure.program, &figure.args.join(" "), &output);
+                }
+                for (at, test) in PERFTESTS
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, test)| test.figure().program == figure.name)
+                {
+                    script += &test.command(&format!("perftest.{at}.{turn}"));
+                }
             }
         }
         script + "vm_barrier end\n"
     }
 
-    /// One boot of one library, and its runs.
-    fn boot(&self, kind: Kind, round: u32) -> Result<Vec<Run>> {
+    /// A job for the shell of the first guest. What a job leaves that does not end in time would
+    /// disturb the next one.
+    fn job(&self, kind: Kind, program: &str, args: &str, output: &str) -> String {
+        let folder = programs(self.project, kind);
+        let program = quoted(&folder.join(program).display().to_string());
+        let job = self.launch(kind, &format!("{program} {args}"));
+        let end = format!("pkill -9 -f {}", quoted(&folder.display().to_string()));
+        let end_all = match self.options.one_machine {
+            true => end,
+            false => format!("{end}; $VM_SSH vm1 {}", quoted(&end)),
+        };
+        format!(
+            "if [ $VM_ID = 0 ]; then \
+             timeout {MAX_JOB_SECONDS} {job} </dev/null >$VM_RESULTS/{output}.out 2>$VM_RESULTS/{output}.err; code=$?\n\
+             echo $code >$VM_RESULTS/{output}.code\n\
+             [ $code = 0 ] || {{ {end_all}; }}; fi\n"
+        )
+    }
+
+    /// One boot, and its runs.
+    fn boot(&self, kinds: &[Kind], round: u32) -> Result<Vec<Run>> {
         let (start, watch) = (Instant::now(), OthersCpuUse::start());
         let results = self.project.target.join("vm/compare");
+        let jobs = kinds.len() * mpi_figures().count() + PERFTESTS.len();
         let plan = Plan {
             machines: if self.options.one_machine {
                 Machines::pair(None)
             } else {
                 Machines::guests(2)
             },
-            commands: vec![self.script(kind)],
+            commands: vec![self.script(kinds)],
             link_down: Vec::new(),
-            timeout: Duration::from_secs(u64::from(MAX_JOB_SECONDS) * 8),
+            timeout: Duration::from_secs(u64::from(MAX_JOB_SECONDS * TURNS) * jobs as u64),
             results: results.clone(),
             show: false,
         };
-        vm::run(self.project, &self.kernel, &plan)
-            .with_context(|| format!("the machines for {}", kind.name()))?;
+        vm::run(self.project, &self.kernel, &plan)?;
         let (seconds, others) = (start.elapsed().as_secs_f64(), watch.other_cores());
-        let run = |library: &str, figure: &str, command: String, rows: Result<Vec<(u64, f64)>>| {
+        let run = |library: &str, figure: &str, command: String, rows: Result<Rows>| {
             let rows = rows.map_err(|error| format!("{error:#}"));
             let (library, figure) = (library.to_owned(), figure.to_owned());
             Run { round, library, figure, command, seconds, others, crossing: None, rows }
         };
-        let mut runs = Vec::new();
-        for figure in mpi_figures() {
-            let job = self.launch(kind, &format!("{} {}", figure.program, figure.args.join(" ")));
-            runs.push(run(kind.name(), figure.name, job, job_rows(&results, figure)));
-        }
-        if kind == Kind::Verbena {
-            let client = if self.options.one_machine { 0 } else { 1 };
-            for (at, test) in PERFTESTS.iter().enumerate() {
-                let rows = test.rows(&results.join(format!("perftest.{at}.{client}")));
-                runs.push(run(
-                    PERFTEST,
-                    test.program,
-                    format!("{} -s {}", test.program, test.size),
-                    rows,
-                ));
+        let (mut runs, mut failed) = (Vec::new(), Vec::new());
+        for kind in kinds {
+            for figure in mpi_figures() {
+                let job = format!("{} {}", figure.program, figure.args.join(" "));
+                let job = self.launch(*kind, &job);
+                let (rows, failures) = best(figure.better, |turn| {
+                    let output = format!("{}.{}.{turn}", figure.name, kind.name());
+                    job_rows(&results, &output, figure.reading)
+                });
+                let of = |rows| run(kind.name(), figure.name, job.clone(), rows);
+                runs.push(of(rows));
+                failed.extend(failures.into_iter().map(|error| of(Err(error))));
             }
-            add_perftest_ratios(&mut runs);
         }
+        let client = if self.options.one_machine { 0 } else { 1 };
+        for (at, test) in PERFTESTS.iter().enumerate() {
+            let (rows, failures) = best(test.figure().better, |turn| {
+                test.rows(&results.join(format!("perftest.{at}.{turn}.{client}")))
+            });
+            let command = format!("{} -s {}", test.program, test.size);
+            let of = |rows| run(PERFTEST, test.program, command.clone(), rows);
+            runs.push(of(rows));
+            failed.extend(failures.into_iter().map(|error| of(Err(error))));
+        }
+        add_perftest_ratios(&mut runs);
+        runs.append(&mut failed);
         Ok(runs)
+    }
+}
+
+/// Sizes and numbers.
+type Rows = Vec<(u64, f64)>;
+
+/// Returns the best number for each size out of all turns, and why others failed.
+fn best(better: Better, rows: impl Fn(u32) -> Result<Rows>) -> (Result<Rows>, Vec<anyhow::Error>) {
+    let (mut best, mut failures) = (BTreeMap::new(), Vec::new());
+    for turn in 0..TURNS {
+        match rows(turn) {
+            Ok(rows) => {
+                for (size, value) in rows {
+                    let best = best.entry(size).or_insert(value);
+                    *best = match better {
+                        Better::Lower => value.min(*best),
+                        Better::Higher => value.max(*best),
+                    };
+                }
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    match best.is_empty() {
+        true => (Err(failures.remove(0)), failures),
+        false => (Ok(best.into_iter().collect()), failures),
     }
 }
 
@@ -335,12 +376,12 @@ fn mpi_figures() -> impl Iterator<Item = &'static Figure> {
     VERBS.iter().filter(|figure| !figure.args.is_empty())
 }
 
-fn job_rows(results: &Path, figure: &Figure) -> Result<Vec<(u64, f64)>> {
+fn job_rows(results: &Path, output: &str, reading: Reading) -> Result<Rows> {
     let read = |ending: &str| {
-        fs::read_to_string(results.join(format!("{}.{ending}", figure.name))).unwrap_or_default()
+        fs::read_to_string(results.join(format!("{output}.{ending}"))).unwrap_or_default()
     };
     match read("code").trim() {
-        "0" => parse::read(&read("out"), figure.reading, 0.0),
+        "0" => parse::read(&read("out"), reading, 0.0),
         "" => bail!("it was not run"),
         code => {
             let stderr = read("err");
@@ -364,7 +405,7 @@ const fn perftest(program: &'static str, size: u64, figure: &'static str) -> Per
     Perftest { program, size, figure }
 }
 
-const PERFTESTS: [Perftest; 10] = [
+const PERFTESTS: [Perftest; 11] = [
     perftest("ib_send_lat -n 500", 8, "latency-polling"),
     perftest("ib_send_lat -e -n 500", 8, "latency-events"),
     perftest("ib_write_bw -n 100", 65_536, "bw-device"),
@@ -374,20 +415,36 @@ const PERFTESTS: [Perftest; 10] = [
     perftest("ib_read_bw -n 20", 1_048_576, "bw-device"),
     perftest("ib_send_bw -n 20", 1_048_576, "bw-device"),
     perftest("ib_write_lat -n 500", 8, "rma-put-device"),
+    perftest("ib_write_bw -n 500 -t 1", 8, "rma-put-completion"),
     perftest("ib_atomic_lat -n 500", 8, "rma-fetch-device"),
 ];
 
 impl Perftest {
-    /// The best average of its passes, in our units: its MB are MiB.
-    fn rows(&self, output: &Path) -> Result<Vec<(u64, f64)>> {
+    /// Its figure.
+    fn figure(&self) -> &'static Figure {
+        VERBS.iter().find(|figure| figure.name == self.figure).expect("a figure of the table")
+    }
+
+    /// A run for the shell of every guest. Its output goes to a file of this name for each guest.
+    fn command(&self, output: &str) -> String {
+        let Perftest { program, size, .. } = self;
+        format!(
+            "vm_between timeout {MAX_JOB_SECONDS} {program} -F -x $VM_GID -s {size} >$VM_RESULTS/{output}.$VM_ID 2>&1\n"
+        )
+    }
+
+    /// The average of a run, in our units: its MB are MiB.
+    fn rows(&self, output: &Path) -> Result<Rows> {
         let text = fs::read_to_string(output).context("it was not run")?;
-        let is_time = self.program.contains("_lat");
-        let (column, unit) = if is_time { (5, 1.0) } else { (3, 1.048_576) };
+        let (column, number): (usize, fn(f64) -> f64) = match self.figure().better {
+            Better::Lower if self.program.contains("_lat") => (5, |time| time),
+            // Millions of messages a second, of which one is under way.
+            Better::Lower => (4, |rate| 1.0 / rate),
+            Better::Higher => (3, |mib| mib * 1.048_576),
+        };
         let rows = parse::read(&text, Reading::Column(column), 0.0)?;
         ensure!(rows.iter().all(|row| row.0 == self.size), "it measured other sizes");
-        let values = rows.into_iter().map(|(_, value)| value * unit);
-        let best = if is_time { values.reduce(f64::min) } else { values.reduce(f64::max) };
-        Ok(vec![(self.size, best.context("it has printed nothing")?)])
+        Ok(rows.into_iter().map(|(size, value)| (size, number(value))).collect())
     }
 }
 
@@ -441,6 +498,20 @@ mod tests {
             crossing: None,
             rows: Ok(rows.to_vec()),
         }
+    }
+
+    #[test]
+    fn the_best_turn_counts_and_a_failed_one_is_kept() {
+        let turns = |turn: u32| match turn {
+            0 => bail!("it has printed nothing"),
+            _ => Ok(vec![(8, f64::from(turn)), (4096, 5.0 - f64::from(turn))]),
+        };
+        let (rows, failures) = best(Better::Lower, turns);
+        assert_eq!((rows.unwrap(), failures.len()), (vec![(8, 1.0), (4096, 3.0)], 1));
+        let (rows, failures) = best(Better::Higher, turns);
+        assert_eq!((rows.unwrap(), failures.len()), (vec![(8, 2.0), (4096, 4.0)], 1));
+        let (rows, failures) = best(Better::Lower, |_| bail!("never"));
+        assert!(rows.is_err() && failures.len() == TURNS as usize - 1);
     }
 
     #[test]

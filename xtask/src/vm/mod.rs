@@ -52,12 +52,12 @@ pub(crate) enum Task {
     Run(RunOptions),
     /// Measure this MPI against Debian's MPICH and Open MPI (over UCX) and against perftest.
     ///
-    /// Every round boots machines for each MPI, one after the other. The report is that of `cargo
-    /// xtask compare`: medians, ratios to the best peer within each round, and to what perftest's
-    /// programs reach in the same boot, the worst first.
+    /// A round is one boot, in which the MPIs and perftest's programs take turns at each figure.
+    /// The report is that of `cargo xtask compare`: medians, and ratios to the best of the others
+    /// within each round, the worst first.
     #[command(after_help = "Examples:\n  \
-        cargo xtask vm compare                                  # three rounds, some two minutes each\n  \
-        cargo xtask vm compare --one-machine --only verbena     # beside perftest alone, half a minute a round\n  \
+        cargo xtask vm compare                                  # three rounds, some seven minutes each\n  \
+        cargo xtask vm compare --one-machine --only verbena     # beside perftest alone, two minutes a round\n  \
         cargo xtask vm compare --rounds 1 --append FILE         # one more round in FILE\n  \
         cargo xtask vm compare --only verbena --set verbs.rendezvous=write")]
     Compare(compare::GuestOptions),
