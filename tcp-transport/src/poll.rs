@@ -38,10 +38,12 @@ impl TcpTransport {
             self.write_delayed();
         }
         let attention = &self.attention;
-        let interval = match attention.idle > IDLE_POLLS {
-            _ if self.is_unused() => UNUSED_INTERVAL,
-            true => IDLE_INTERVAL,
-            false => 1,
+        let interval = if self.is_unused() {
+            UNUSED_INTERVAL
+        } else if attention.idle > IDLE_POLLS {
+            IDLE_INTERVAL
+        } else {
+            1
         };
         let is_quiet = !polls.is_multiple_of(interval) && attention.readable.is_empty();
         if is_quiet && self.reports.is_empty() && self.writing.flushing_since.is_none() {

@@ -305,34 +305,37 @@ impl Contest<'_> {
         };
         vm::run(self.project, &self.kernel, &plan)?;
         let (seconds, others) = (start.elapsed().as_secs_f64(), watch.other_cores());
-        let run = |library: &str, figure: &str, command: String, rows: Result<Rows>| {
-            let rows = rows.map_err(|error| format!("{error:#}"));
-            let (library, figure) = (library.to_owned(), figure.to_owned());
-            Run { round, library, figure, command, seconds, others, crossing: None, rows }
-        };
         let (mut runs, mut failed) = (Vec::new(), Vec::new());
+        let mut add = |library: &str, figure: &str, command: &str, (rows, failures): Turns| {
+            let run = |rows: Result<Rows>| Run {
+                round,
+                library: library.to_owned(),
+                figure: figure.to_owned(),
+                command: command.to_owned(),
+                seconds,
+                others,
+                crossing: None,
+                rows: rows.map_err(|error| format!("{error:#}")),
+            };
+            runs.push(run(rows));
+            failed.extend(failures.into_iter().map(|error| run(Err(error))));
+        };
         for kind in kinds {
             for figure in mpi_figures() {
                 let job = format!("{} {}", figure.program, figure.args.join(" "));
-                let job = self.launch(*kind, &job);
-                let (rows, failures) = best(figure.better, |turn| {
+                let turns = best(figure.better, |turn| {
                     let output = format!("{}.{}.{turn}", figure.name, kind.name());
                     job_rows(&results, &output, figure.reading)
                 });
-                let of = |rows| run(kind.name(), figure.name, job.clone(), rows);
-                runs.push(of(rows));
-                failed.extend(failures.into_iter().map(|error| of(Err(error))));
+                add(kind.name(), figure.name, &self.launch(*kind, &job), turns);
             }
         }
         let client = if self.options.one_machine { 0 } else { 1 };
         for (at, test) in PERFTESTS.iter().enumerate() {
-            let (rows, failures) = best(test.figure().better, |turn| {
+            let turns = best(test.figure().better, |turn| {
                 test.rows(&results.join(format!("perftest.{at}.{turn}.{client}")))
             });
-            let command = format!("{} -s {}", test.program, test.size);
-            let of = |rows| run(PERFTEST, test.program, command.clone(), rows);
-            runs.push(of(rows));
-            failed.extend(failures.into_iter().map(|error| of(Err(error))));
+            add(PERFTEST, test.program, &format!("{} -s {}", test.program, test.size), turns);
         }
         add_perftest_ratios(&mut runs);
         runs.append(&mut failed);
@@ -342,9 +345,11 @@ impl Contest<'_> {
 
 /// Sizes and numbers.
 type Rows = Vec<(u64, f64)>;
+/// The best of the turns of a program, and why others failed.
+type Turns = (Result<Rows>, Vec<anyhow::Error>);
 
 /// Returns the best number for each size out of all turns, and why others failed.
-fn best(better: Better, rows: impl Fn(u32) -> Result<Rows>) -> (Result<Rows>, Vec<anyhow::Error>) {
+fn best(better: Better, rows: impl Fn(u32) -> Result<Rows>) -> Turns {
     let (mut best, mut failures) = (BTreeMap::new(), Vec::new());
     for turn in 0..TURNS {
         match rows(turn) {
