@@ -51,8 +51,10 @@ pub(crate) fn timed_yield() -> Duration {
 #[cold]
 fn migrate_to_own_cpu(shared: &Shared) {
     let (rank, ranks) = (shared.local_rank(), shared.local_ranks());
-    // A rank that is alone on its host shares processors with no other rank.
-    let Some(before) = affinity_of(ThreadId::NONE).filter(|_| ranks > 1) else { return };
+    if ranks == 1 {
+        return; // It shares processors with no other rank.
+    }
+    let Some(before) = affinity_of(ThreadId::NONE) else { return };
     let Some(own) = own_cpu(&before, rank as usize, ranks as usize) else { return };
     if current_cpu() != Some(own) {
         migrate(own, &before);

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::affinity::{timed_yield, yield_and_migrate};
-use crate::shared::Shared;
+use crate::shared::{POLLS_PER_KERNEL_YIELD, Shared};
 use crate::sync::{Ordering::Relaxed, now, spin_loop, yield_now};
 
 /// Polls between two readings of the clock.
@@ -64,7 +64,8 @@ impl Backoff {
         let spin = shared.spin();
         if !spin.is_zero() && (polls % CLOCK_POLLS != 0 || since.elapsed() < spin) {
             cpu_relax(shared);
-            if polls.is_multiple_of(YIELD_POLLS) {
+            let each = if shared.kernel_works() { POLLS_PER_KERNEL_YIELD } else { YIELD_POLLS };
+            if polls.is_multiple_of(each) {
                 yield_and_migrate(shared);
             }
             return Some(Backoff::Spinning { since, polls });

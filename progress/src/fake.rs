@@ -80,6 +80,7 @@ pub(crate) fn settings(processors: u32) -> Settings {
         processors,
         spin: Duration::ZERO,
         device_polled: false,
+        kernel_works: false,
         max_sleep: Duration::from_secs(2),
     }
 }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::fake::{lock, settings};
-    use crate::shared::POLLS_PER_YIELD;
+    use crate::shared::{POLLS_PER_KERNEL_YIELD, POLLS_PER_YIELD};
     use std::time::Instant;
 
     #[test]
@@ -115,19 +115,22 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_with_a_processor_of_its_own_yields_seldom() {
-        let (lock, _) = lock();
-        lock.configure(Settings { spin: Duration::from_micros(50), ..settings(8) });
-        lock.set_multithreaded(false);
-        let given = (0..3 * POLLS_PER_YIELD).filter(|_| {
-            let before = lock.shared.vain_polls.load(Relaxed);
-            lock.give_way();
-            lock.shared.vain_polls.load(Relaxed) != before || {
-                lock.count_vain_poll();
-                false
-            }
-        });
-        assert_eq!(given.count(), 3);
+    fn a_rank_that_shares_with_no_other_rank_yields_seldom_unless_the_kernel_works() {
+        for (kernel_works, each) in [(false, POLLS_PER_YIELD), (true, POLLS_PER_KERNEL_YIELD)] {
+            let (lock, _) = lock();
+            let spin = Duration::from_micros(50);
+            lock.configure(Settings { spin, kernel_works, ..settings(8) });
+            lock.set_multithreaded(false);
+            let given = (0..3 * each).filter(|_| {
+                let before = lock.shared.vain_polls.load(Relaxed);
+                lock.give_way();
+                lock.shared.vain_polls.load(Relaxed) != before || {
+                    lock.count_vain_poll();
+                    false
+                }
+            });
+            assert_eq!(given.count(), 3);
+        }
     }
 
     #[test]

@@ -8,6 +8,10 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, const_fn}
 
 /// Vain polls between two yields of a rank with a processor of its own; a power of two.
 pub(crate) const POLLS_PER_YIELD: u32 = 1 << 12;
+/// Polls between two yields, in waits and of vain ones, where a kernel thread needs the processor
+/// for the message that the rank polls for; a power of two. The scheduler may let a rank that does
+/// not yield finish its slice of milliseconds first.
+pub(crate) const POLLS_PER_KERNEL_YIELD: u32 = 16;
 
 /// The properties of the job and the machine that a process knows at its start.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,8 @@ pub struct Settings {
     /// A device is polled: its poll takes long enough, and a pause instruction would stop an
     /// emulated one.
     pub device_polled: bool,
+    /// The kernel does the work of the device, and has no processor of its own for that.
+    pub kernel_works: bool,
     /// Longest sleep without a look at what no transport reports
     /// ([`Guarded::is_orphaned`](crate::Guarded::is_orphaned)).
     pub max_sleep: Duration,
@@ -36,6 +42,7 @@ pub(crate) struct Shared {
     /// Microseconds to spin before parking.
     spin_micros: AtomicU32,
     device_polled: AtomicBool,
+    kernel_works: AtomicBool,
     /// Milliseconds of the longest sleep without a look around.
     max_sleep_millis: AtomicU32,
     /// Threads of the application that have waited and still live.
@@ -79,6 +86,7 @@ impl Shared {
                 processors: AtomicU32::new(1),
                 spin_micros: AtomicU32::new(0),
                 device_polled: AtomicBool::new(false),
+                kernel_works: AtomicBool::new(false),
                 max_sleep_millis: AtomicU32::new(2000),
                 threads: AtomicU32::new(0),
                 contenders: AtomicU32::new(0),
@@ -106,10 +114,15 @@ impl Shared {
         let micros = settings.spin.as_micros().min(u32::MAX.into()) as u32;
         self.spin_micros.store(micros, Relaxed);
         self.device_polled.store(settings.device_polled, Relaxed);
+        self.kernel_works.store(settings.kernel_works, Relaxed);
         let millis = settings.max_sleep.as_millis().min(u32::MAX.into()) as u32;
         self.max_sleep_millis.store(millis, Relaxed);
-        let mask = if self.ranks_share_processors() { 0 } else { POLLS_PER_YIELD - 1 };
-        self.poll_mask.store(mask, Relaxed);
+        let vain_polls = match () {
+            () if self.ranks_share_processors() => 1,
+            () if settings.kernel_works => POLLS_PER_KERNEL_YIELD,
+            () => POLLS_PER_YIELD,
+        };
+        self.poll_mask.store(vain_polls - 1, Relaxed);
     }
 
     pub(crate) fn local_rank(&self) -> u32 {
@@ -134,6 +147,12 @@ impl Shared {
     #[inline]
     pub(crate) fn device_polled(&self) -> bool {
         self.device_polled.load(Relaxed)
+    }
+
+    /// Returns true if a kernel thread needs the processor that this rank polls on.
+    #[inline]
+    pub(crate) fn kernel_works(&self) -> bool {
+        self.kernel_works.load(Relaxed)
     }
 
     /// Returns true unless ranks share processors.

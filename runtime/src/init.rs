@@ -108,17 +108,21 @@ impl Core {
             }
         };
         let me = Peer(job.rank);
-        let Opened { endpoint, spin, rejected } = endpoint(&job, knobs)?;
+        let spin = spin(&job, knobs);
+        let Opened { endpoint, rejected } = endpoint(&job, knobs, spin)?;
         if job.local_size < job.size {
             // The transports have put their addresses.
             job.fence().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         }
+        let rails = endpoint.inter().and_then(Inter::verbs);
+        let is_emulated = rails.is_some_and(Rails::is_emulated);
         LOCK.configure(progress::Settings {
             local_rank: job.local_rank,
             local_ranks: job.local_size,
             processors: job.processors,
             spin,
             device_polled: endpoint.inter().is_some(),
+            kernel_works: is_emulated && job.is_oversubscribed_with(1),
             max_sleep: if job.survives_failures() { FAILURE_CHECK } else { ORPHAN_CHECK },
         });
         let thresholds = collective::thresholds(knobs, &job);
@@ -172,42 +176,33 @@ fn unexpected_share(knobs: &Knobs, size: u32) -> u64 {
         .max(MIN_SHARE)
 }
 
-/// Returns how long a wait spins: not at all if there are fewer processors than ranks. An emulated
-/// adapter counts as one more rank, since the kernel does its work.
-fn spin(job: &Job, knobs: &Knobs, inter: Option<&Inter>) -> Duration {
-    if let Some(chosen) = knobs.duration(knob::WAIT_SPIN) {
-        return chosen;
-    }
-    let rails = inter.and_then(Inter::verbs);
-    let kernel = u32::from(rails.is_some_and(Rails::is_emulated));
-    if job.is_oversubscribed_with(kernel) { Duration::ZERO } else { Duration::from_millis(5) }
+/// Returns how long a wait spins: not at all if there are fewer processors than ranks.
+fn spin(job: &Job, knobs: &Knobs) -> Duration {
+    let default = if job.is_oversubscribed() { Duration::ZERO } else { Duration::from_millis(5) };
+    knobs.duration(knob::WAIT_SPIN).unwrap_or(default)
 }
 
 /// The transports of a process.
 struct Opened {
     endpoint: Endpoint,
-    /// How long a wait spins.
-    spin: Duration,
     /// Why verbs or TCP was not opened.
     rejected: inter::Rejected,
 }
 
 /// Opens the transports to all peers.
-fn endpoint(job: &Job, knobs: &Knobs) -> Result<Opened> {
+fn endpoint(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Opened> {
     let (is_alone, is_on_one_host) = (job.size == 1, job.local_size == job.size);
     if is_alone || is_on_one_host {
-        let spin = spin(job, knobs, None);
         let intra = if is_alone { None } else { intra(job, knobs, spin)? };
         let endpoint = intra.map_or_else(Endpoint::alone, Endpoint::single_host);
         let why = if is_alone { "the job has one rank" } else { "all ranks are on one host" };
         let [verbs, tcp] = [why, why].map(|why| Some(why.to_owned()));
-        return Ok(Opened { endpoint, spin, rejected: inter::Rejected { verbs, tcp } });
+        return Ok(Opened { endpoint, rejected: inter::Rejected { verbs, tcp } });
     }
     let inter::Opened { inter, rejected } =
         inter::open(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;
-    let spin = spin(job, knobs, Some(&inter));
     let intra = if job.local_size > 1 { intra(job, knobs, spin)? } else { None };
-    Ok(Opened { endpoint: Endpoint::multi_host(job.local_ranks(), intra, inter), spin, rejected })
+    Ok(Opened { endpoint: Endpoint::multi_host(job.local_ranks(), intra, inter), rejected })
 }
 
 /// Opens the transport to the ranks of this host; `None` without a launcher.

@@ -428,8 +428,8 @@ fn half_for_words(size: u64) -> Target {
     if size <= 8 { Target::OfBest(0.5) } else { Target::None }
 }
 
-/// Over verbs. The last six are figures of ours again, compared with perftest alone.
-pub(super) const VERBS: [Figure; 13] = [
+/// Over verbs. The last five are figures of ours again, compared with perftest alone.
+pub(super) const VERBS: [Figure; 12] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -463,7 +463,7 @@ pub(super) const VERBS: [Figure; 13] = [
         better: Better::Higher,
         ..over_verbs(
             "rma-put-bw",
-            &["put_bw", "create", "flush", "-n", "40", "-m", SIZES],
+            &["put_bw", "create", "flush", "-n", "640", "-W", "16", "-m", SIZES],
             |size| {
                 if size >= 65536 { Target::OfBest(1.1) } else { Target::None }
             },
@@ -471,12 +471,6 @@ pub(super) const VERBS: [Figure; 13] = [
     },
     Figure {
         name: "latency-polling",
-        program: "latency",
-        target: |_| Target::OfBest(1.1),
-        ..TWO_RANKS
-    },
-    Figure {
-        name: "latency-events",
         program: "latency",
         target: |_| Target::OfBest(1.1),
         ..TWO_RANKS

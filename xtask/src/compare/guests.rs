@@ -410,9 +410,8 @@ const fn perftest(program: &'static str, size: u64, figure: &'static str) -> Per
     Perftest { program, size, figure }
 }
 
-const PERFTESTS: [Perftest; 11] = [
+const PERFTESTS: [Perftest; 10] = [
     perftest("ib_send_lat -n 500", 8, "latency-polling"),
-    perftest("ib_send_lat -e -n 500", 8, "latency-events"),
     perftest("ib_write_bw -n 100", 65_536, "bw-device"),
     perftest("ib_read_bw -n 100", 65_536, "bw-device"),
     perftest("ib_send_bw -n 100", 65_536, "bw-device"),
