@@ -161,7 +161,7 @@ impl Selection {
                 segment_flags::slot_bytes(args, pos.size) <= max
             }
             Algorithm::SegmentCounter => {
-                segment_counter::slot_bytes(args, pos.size) <= self.counter_max(kind)
+                segment_counter::slot_bytes(args, pos.size) <= self.counter_max(kind, pos.size)
             }
             Algorithm::SegmentPieces if kind == CollectiveKind::Bcast => {
                 bytes <= self.oversubscribed_max.saturating_mul(BCAST_PIECES_MAX)
@@ -201,15 +201,17 @@ impl Selection {
         self.rules.iter().find(fits).map_or(Algorithm::Only, |rule| rule.algorithm)
     }
 
-    /// Returns the most bytes of a call in a segment whose members count in one word. A root that
-    /// gives to all writes its data once, where messages copy it for each.
-    fn counter_max(&self, kind: CollectiveKind) -> u64 {
-        match kind {
-            CollectiveKind::Bcast | CollectiveKind::Scatter => {
-                self.oversubscribed_max.saturating_mul(3)
-            }
-            _ => self.oversubscribed_max,
-        }
+    /// Returns the most bytes of a rank in a segment whose members count in one word. A rank that
+    /// gives the same to all writes it once, where messages copy it for each. A block for each rank
+    /// goes through a segment once more than by a message, which pays where messages are many.
+    fn counter_max(&self, kind: CollectiveKind, ranks: u32) -> u64 {
+        let times = match kind {
+            CollectiveKind::Bcast | CollectiveKind::Allgather => 4,
+            CollectiveKind::Scatter => 3,
+            CollectiveKind::Alltoall if ranks >= CROWD => 4,
+            _ => 1,
+        };
+        self.oversubscribed_max.saturating_mul(times)
     }
 
     /// The selection for a communicator: that of one host where all its ranks are on one.
@@ -542,7 +544,10 @@ fn rules_of_gets(block: u64) -> [Rule; 2] {
 const SCATTER_MIN: u64 = 32 << 10;
 /// Where ranks share processors: broadcasts of up to so many times
 /// [`Thresholds::oversubscribed_max`] go through the segment.
-const BCAST_PIECES_MAX: u64 = 64;
+const BCAST_PIECES_MAX: u64 = 1024;
+/// Ranks that share processors from which on an exchange by messages takes much longer than one
+/// that each of them joins twice.
+const CROWD: u32 = 8;
 /// Ranks from which on none of them sends to all others: each would need a connection.
 const MANY: u32 = 129;
 /// Bytes of each of many hosts from which on an allgather goes by lanes.
@@ -580,7 +585,7 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     ]);
     if from > 0 {
         // Each message would be a change of processes.
-        rules.extend([8, 0].into_iter().zip([1, 2]).flat_map(|(ranks, times)| {
+        rules.extend([CROWD, 0].into_iter().zip([1, 2]).flat_map(|(ranks, times)| {
             let block = t.get_min.saturating_mul(times);
             rules_of_gets(block).map(|rule| Rule { ranks, ..rule })
         }));

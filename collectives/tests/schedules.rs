@@ -682,7 +682,7 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     for args in [
         CollArgs::Gather { root: 1, own: Some(run(12, 8)), all: None },
         CollArgs::Scatter { root: 1, all: None, own: Some(run(6, 8)) },
-        CollArgs::Allgather { own: None, all: run(72, 8) },
+        CollArgs::Allgather { own: None, all: run(300, 8) },
         CollArgs::Alltoall { kind, from: Some(&blocks), to: &blocks },
     ] {
         assert_eq!(chosen(&args, true), Algorithm::SegmentCounter, "{args:?}");
@@ -691,7 +691,7 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     for args in [
         CollArgs::Gather { root: 1, own: Some(run(13, 8)), all: None },
         CollArgs::Scatter { root: 1, all: None, own: Some(run(7, 8)) },
-        CollArgs::Allgather { own: None, all: run(78, 8) },
+        CollArgs::Allgather { own: None, all: run(306, 8) },
         CollArgs::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&blocks), to: &blocks },
     ] {
         assert_ne!(chosen(&args, true), Algorithm::SegmentCounter, "{args:?}");
@@ -719,7 +719,7 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
         "a slot has no more"
     );
     assert_eq!(
-        [768, 769].map(|count| of(count, 32)),
+        [2048, 2049].map(|count| of(count, 128)),
         [SegmentCounter, Linear],
         "all slots have no more"
     );

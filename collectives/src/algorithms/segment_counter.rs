@@ -28,7 +28,7 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         CollArgs::Gather { .. }
         | CollArgs::Allgather { .. }
         | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. } => {
-            fits(slot_bytes(args, size), size)
+            u64::from(size).saturating_mul(slot_bytes(args, size)) <= SLOTS_BYTES
         }
         _ => false,
     }
@@ -82,8 +82,8 @@ pub fn barrier_root_last(b: &mut Builder, pos: Position) {
     b.sync(SegSync::WaitAll);
 }
 
-/// A broadcast of more than a round has space for. The root is up to two pieces ahead of the rank
-/// that is last; therefore each rank runs once for two of them.
+/// A long broadcast. The root is up to two pieces ahead of the rank that is last; therefore each
+/// rank runs once for two of them, and a rank that has a processor begins before all is written.
 pub fn bcast_in_pieces(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     let bytes = b.bytes_of(data);
     if pos.rank == root {
@@ -92,7 +92,7 @@ pub fn bcast_in_pieces(b: &mut Builder, pos: Position, root: u32, data: Extent) 
     // All of them, since two broadcasts may have pieces of one size.
     b.reserve_slot(bytes.count);
     // Equal ones: a short last piece would cost as many changes of processes as a long one.
-    let pieces = bytes.count.div_ceil(SLOTS_BYTES);
+    let pieces = bytes.count.div_ceil(SLOTS_BYTES).max(2);
     for index in 0..pieces {
         b.segment_stage();
         bcast(b, pos, root, bytes.range(&piece(bytes.count, pieces, index)));

@@ -65,7 +65,7 @@ fn when_one_rank_is_elsewhere_no_rank_waits_for_ever() {
 #[test]
 fn ranks_in_a_segment_learn_which_rank_sends_messages_instead() {
     for thresholds in [
-        Thresholds { oversubscribed_max: Some(20), ..counter() },
+        Thresholds { oversubscribed_max: Some(17), ..counter() },
         Thresholds { shm_max: Some(64), ..flags() },
     ] {
         ranks_learn_of_messages(&thresholds);
