@@ -544,7 +544,7 @@ fn rules_of_gets(block: u64) -> [Rule; 2] {
 const SCATTER_MIN: u64 = 32 << 10;
 /// Where ranks share processors: broadcasts of up to so many times
 /// [`Thresholds::oversubscribed_max`] go through the segment.
-const BCAST_PIECES_MAX: u64 = 1024;
+const BCAST_PIECES_MAX: u64 = 64;
 /// Ranks that share processors from which on an exchange by messages takes much longer than one
 /// that each of them joins twice.
 const CROWD: u32 = 8;

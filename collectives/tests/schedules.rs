@@ -719,7 +719,7 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
         "a slot has no more"
     );
     assert_eq!(
-        [2048, 2049].map(|count| of(count, 128)),
+        [512, 513].map(|count| of(count, 128)),
         [SegmentCounter, Linear],
         "all slots have no more"
     );

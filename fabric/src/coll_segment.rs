@@ -28,7 +28,7 @@ use crate::UserBuf;
 /// slot has. The most is also the size of the result.
 pub const SLOT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
 /// Bytes of all slots of a round that every such segment offers.
-pub const SLOTS_BYTES: u64 = 2 << 20;
+pub const SLOTS_BYTES: u64 = 512 << 10;
 /// Alignment of slots in bytes: no two share a cache line.
 pub const SLOT_ALIGN: u64 = 64;
 

@@ -56,7 +56,7 @@ static void quiet_pairs(void)
 {
     enum {
         TALKING = 2 * 4096,      /* the ring of a pair that has talked */
-        SHARED = 3 * (224 << 10) /* the collective segment: at most three slot sets */
+        SHARED = 3 * (544 << 10) /* the collective segment: at most three slot sets */
     };
     int word = 0, next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, round;
     for (round = 0; round < 2; round++) {

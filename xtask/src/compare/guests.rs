@@ -538,6 +538,6 @@ mod tests {
             (vec![(8, 20.0)], vec![(8, 1.0)])
         );
         assert_eq!(of("verbena", "bw-device"), [(65_536, 50.0), (1_048_576, 60.0)]);
-        assert_eq!(of(PERFTEST, "bw-device"), [(65_536, 5.0), (1_048_576, 8.0)]);
+        assert_eq!(of(PERFTEST, "bw-device"), [(65_536, 4.0), (1_048_576, 7.0)]);
     }
 }
