@@ -298,7 +298,7 @@ knobs! {
     PT2PT_PROGRESS: ProgressMode = Row::choice("pt2pt.progress",
         "what makes progress: MPI calls alone, or also a thread that sleeps until a message arrives");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
-        "time that a waiting thread polls before it sleeps (auto: 5 ms; 0 with more ranks than processors, where Soft-RoCE counts as one rank; at most 200 us with more threads than processors)");
+        "time that a waiting thread polls before it sleeps (auto: 5 ms; 0 with more ranks than processors; at most 200 us with more threads than processors)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,
         "smallest broadcast that goes by scatter and ring allgather");
     COLL_GATHER_LONG: Bytes = Row::bytes("coll.gather_long", 8 * K, 0..=G,

@@ -24,11 +24,17 @@ use std::ops::RangeInclusive;
 
 use crate::UserBuf;
 
-/// Bytes of a slot where members count in one word: least that every segment offers, most that any
-/// slot has. The most is also the size of the result.
+/// Bytes of an operand where members count in one word: least that every segment has a slot for,
+/// most that is combined. The most is also the size of the result.
 pub const SLOT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
 /// Bytes of all slots of a round that every such segment offers.
 pub const SLOTS_BYTES: u64 = 512 << 10;
+
+/// Returns the bytes of all slots of a round where members count in one word, by their number.
+pub fn slots_bytes(members: u32) -> u64 {
+    SLOTS_BYTES.max(u64::from(members) * SLOT_BYTES.start())
+}
+
 /// Alignment of slots in bytes: no two share a cache line.
 pub const SLOT_ALIGN: u64 = 64;
 
@@ -80,9 +86,8 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// Returns the memory of a round.
     ///
     /// Where members count in one word: a result of `*SLOT_BYTES.end()` bytes, then
-    /// `max(SLOTS_BYTES, members * *SLOT_BYTES.start())` bytes of slots, which the members divide
-    /// as they agree. With flags: for each member [`FLAGS_HEADER`] bytes and its slot,
-    /// [`flags_stride`] bytes from one to the next.
+    /// [`slots_bytes`] of slots, which the members divide as they agree. With flags: for each
+    /// member [`FLAGS_HEADER`] bytes and its slot, [`flags_stride`] bytes from one to the next.
     fn slots(&self, round: u64) -> UserBuf;
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most

@@ -117,10 +117,12 @@ impl Shared {
         self.kernel_works.store(settings.kernel_works, Relaxed);
         let millis = settings.max_sleep.as_millis().min(u32::MAX.into()) as u32;
         self.max_sleep_millis.store(millis, Relaxed);
-        let vain_polls = match () {
-            () if self.ranks_share_processors() => 1,
-            () if settings.kernel_works => POLLS_PER_KERNEL_YIELD,
-            () => POLLS_PER_YIELD,
+        let vain_polls = if self.ranks_share_processors() {
+            1
+        } else if settings.kernel_works {
+            POLLS_PER_KERNEL_YIELD
+        } else {
+            POLLS_PER_YIELD
         };
         self.poll_mask.store(vain_polls - 1, Relaxed);
     }

@@ -7,7 +7,7 @@
 //! those of the others: it runs twice.
 
 use fabric::CollectiveKind;
-use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES};
+use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES, slots_bytes};
 
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -28,7 +28,7 @@ pub fn can(args: &CollArgs, size: u32) -> bool {
         CollArgs::Gather { .. }
         | CollArgs::Allgather { .. }
         | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. } => {
-            u64::from(size).saturating_mul(slot_bytes(args, size)) <= SLOTS_BYTES
+            u64::from(size).saturating_mul(slot_bytes(args, size)) <= slots_bytes(size)
         }
         _ => false,
     }
@@ -57,8 +57,7 @@ pub fn blocks(b: &mut Builder, args: &CollArgs, pos: Position) {
 }
 
 fn fits(bytes: u64, size: u32) -> bool {
-    bytes <= *SLOT_BYTES.start()
-        || bytes <= *SLOT_BYTES.end() && u64::from(size) * distance(bytes) <= SLOTS_BYTES
+    bytes <= *SLOT_BYTES.end() && u64::from(size) * distance(bytes) <= slots_bytes(size)
 }
 
 /// No rank leaves before all ranks have arrived.

@@ -13,7 +13,7 @@
 //!   the round. They are read by members that have not left the round, and none of these arrives at
 //!   the next round of the set.
 
-use fabric::coll_segment::{SLOT_BYTES, SLOTS_BYTES};
+use fabric::coll_segment::{SLOT_BYTES, slots_bytes};
 
 use super::signatures::{Signatures, Signed};
 use super::{Counting, LINE, SyncKind};
@@ -139,5 +139,5 @@ pub(crate) fn slots_at(size: u32) -> u64 {
 
 /// Bytes of a slot set: the result, and the slots of all members.
 pub(crate) fn set_bytes(size: u32) -> u64 {
-    SLOT_BYTES.end() + SLOTS_BYTES.max(u64::from(size) * SLOT_BYTES.start())
+    SLOT_BYTES.end() + slots_bytes(size)
 }
