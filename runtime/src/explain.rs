@@ -16,13 +16,23 @@ use crate::collective;
 use crate::inter::Rejected;
 use crate::stack::{Endpoint, Inter};
 
+/// How a rank waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// Time before it sleeps.
+    pub spin: Duration,
+    /// See [`progress::Settings::kernel_works`].
+    pub kernel_works: bool,
+}
+
 /// Returns topics and texts. No message has to be sent before; only the memory of another rank of
 /// this host is read, as soon as that rank has started.
 pub(crate) fn explain(
     job: &Job,
     knobs: &Knobs,
     endpoint: &Endpoint,
-    (spin, rejected): (Duration, &Rejected),
+    waits: Waits,
+    rejected: &Rejected,
 ) -> Vec<(String, String)> {
     let here = job.local_ranks();
     let intra = here.iter().copied().find(|rank| *rank != job.rank);
@@ -53,7 +63,7 @@ pub(crate) fn explain(
     if shm_transport::fallocate_is_refused() {
         add("sandbox", "fallocate is refused: memory is taken page by page".into());
     }
-    add("waiting", waiting(job, spin));
+    add("waiting", waiting(job, waits));
     add("collectives", collectives(job, knobs));
     if job.size > 1 {
         let by_memory = intra.is_some() && knobs.is_on(knob::RMA_SHM);
@@ -162,13 +172,17 @@ fn by_verbs(rails: &Rails, caps: &Caps) -> String {
     )
 }
 
-fn waiting(job: &Job, spin: Duration) -> String {
+fn waiting(job: &Job, Waits { spin, kernel_works }: Waits) -> String {
     let (ranks, processors) = (job.local_size, job.processors);
     let counts = format!("ranks here: {ranks}, processors: {processors}");
     if spin.is_zero() {
         return format!("yields the processor, then sleeps ({counts})");
     }
-    format!("spins for {} ms, then sleeps ({counts})", spin.as_secs_f64() * 1e3)
+    let yields = match kernel_works {
+        true => ", with yields to the kernel, which emulates the RDMA device",
+        false => "",
+    };
+    format!("spins for {} ms{yields}, then sleeps ({counts})", spin.as_secs_f64() * 1e3)
 }
 
 /// Describes what completes operations on a target that does not synchronise.

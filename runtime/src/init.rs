@@ -116,13 +116,14 @@ impl Core {
         }
         let rails = endpoint.inter().and_then(Inter::verbs);
         let is_emulated = rails.is_some_and(Rails::is_emulated);
+        let kernel_works = is_emulated && job.is_oversubscribed_with(1);
         LOCK.configure(progress::Settings {
             local_rank: job.local_rank,
             local_ranks: job.local_size,
             processors: job.processors,
             spin,
             device_polled: endpoint.inter().is_some(),
-            kernel_works: is_emulated && job.is_oversubscribed_with(1),
+            kernel_works,
             max_sleep: if job.survives_failures() { FAILURE_CHECK } else { ORPHAN_CHECK },
         });
         let thresholds = collective::thresholds(knobs, &job);
@@ -134,7 +135,8 @@ impl Core {
             && let Some(control) = job.control()
         {
             // A launcher that has exited needs no report.
-            let mut lines = explain::explain(&job, knobs, &endpoint, (spin, &rejected));
+            let waits = explain::Waits { spin, kernel_works };
+            let mut lines = explain::explain(&job, knobs, &endpoint, waits, &rejected);
             lines.push(explain::algorithms(&job, &thresholds, &planner));
             let _ = control.explain(lines);
         }
