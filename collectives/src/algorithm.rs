@@ -158,8 +158,10 @@ impl Algorithm {
             (_, SegmentCounter) => segment_counter::can(args, pos.size),
             (_, SegmentFlags) => segment_flags::can(args, pos.size),
             (_, SegmentGet) => segment_get::can(args, pos.size),
-            (CollArgs::Bcast { data, .. }, SegmentPieces) => data.bytes() > 0,
-            (_, SegmentPieces) => segment_pieces::can(args, pos.size),
+            (_, SegmentPieces) => {
+                segment_pieces::can(args, pos.size)
+                    || segment_counter::can_in_pieces(args, pos.size)
+            }
             (CollArgs::Barrier, Linear) => true,
             (CollArgs::Barrier, SegmentRoot) => pos.size > 1,
             (
@@ -221,23 +223,17 @@ impl Algorithm {
         if self == Algorithm::Scattered {
             b.limit(limits.window);
         }
+        match self {
+            Algorithm::SegmentCounter => return segment_counter::write(b, args, pos),
+            Algorithm::SegmentFlags => return segment_flags::write(b, args, pos),
+            Algorithm::SegmentGet => return segment_get::write(b, args, pos, limits.has_flags),
+            Algorithm::SegmentPieces if limits.has_flags => {
+                return segment_pieces::write(b, args, pos);
+            }
+            Algorithm::SegmentPieces => return segment_counter::write_in_pieces(b, args, pos),
+            _ => {}
+        }
         match *args {
-            CollArgs::Gather { .. }
-            | CollArgs::Scatter { .. }
-            | CollArgs::Allgather { .. }
-            | CollArgs::Alltoall { .. }
-                if self == Algorithm::SegmentCounter =>
-            {
-                segment_counter::blocks(b, args, pos);
-            }
-            CollArgs::Bcast { root, data } if self == Algorithm::SegmentPieces => {
-                segment_counter::bcast_in_pieces(b, pos, root, data);
-            }
-            _ if self == Algorithm::SegmentGet => {
-                segment_get::write(b, args, pos, limits.has_flags)
-            }
-            _ if self == Algorithm::SegmentFlags => segment_flags::write(b, args, pos),
-            _ if self == Algorithm::SegmentPieces => segment_pieces::write(b, args, pos),
             CollArgs::Barrier
             | CollArgs::Bcast { .. }
             | CollArgs::Reduce { .. }
@@ -282,7 +278,6 @@ impl Algorithm {
 
     fn write_barrier(self, b: &mut Builder, pos: Position) {
         match self {
-            Algorithm::SegmentCounter => segment_counter::barrier(b),
             Algorithm::SegmentRoot => segment_counter::barrier_root_last(b, pos),
             Algorithm::Linear => barrier::linear(b, pos),
             _ => barrier::dissemination(b, pos),
@@ -297,7 +292,6 @@ impl Algorithm {
             Algorithm::ScatterDoubling => bcast::scatter_doubling(b, pos, root, data),
             Algorithm::Scattered => scattered::bcast(b, pos, root, data),
             Algorithm::Linear => bcast::linear(b, pos, root, data),
-            Algorithm::SegmentCounter => segment_counter::bcast(b, pos, root, data),
             _ => bcast::binomial(b, pos, root, data),
         }
     }
@@ -356,9 +350,6 @@ impl Algorithm {
                     Algorithm::Ring => reduce::ring(b, pos, root, input, output),
                     Algorithm::Scattered => scattered::reduce(b, pos, root, input, output),
                     Algorithm::Linear => reduce::linear(b, pos, root, input, output),
-                    Algorithm::SegmentCounter => {
-                        segment_counter::reduce(b, pos, Some(root), input, output)
-                    }
                     _ => reduce::binomial(b, pos, root, input, output, commutative),
                 }
             }
@@ -390,7 +381,6 @@ impl Algorithm {
     ) {
         let at_rank_0 = (pos.rank == 0).then_some(output);
         match self {
-            Algorithm::SegmentCounter => segment_counter::reduce(b, pos, None, input, Some(output)),
             Algorithm::Ring => allreduce::ring(b, pos, input, output),
             Algorithm::Scattered => scattered::allreduce(b, pos, input, output),
             Algorithm::Halving => allreduce::halving(b, pos, input, output, commutative),

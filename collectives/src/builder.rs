@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use fabric::coll_segment::slots_bytes;
+
 use crate::schedule::{Awaited, Direction, Local, Member, Message, Round, Schedule, SegSync};
 use crate::shape::{Extent, Shape, Space, Span, Strided, Ty, joined};
 
@@ -19,6 +21,7 @@ pub struct Builder {
     window: Option<u32>,
     keep_empty: bool,
     slot_bytes: u64,
+    needs_long_slots: bool,
     /// The rank of each number that messages are written with; `None`: the number itself.
     among: Option<Arc<[u32]>>,
 }
@@ -216,6 +219,12 @@ impl Builder {
         self.slot_bytes = self.slot_bytes.max(bytes);
     }
 
+    /// Reserves so many bytes of the slots of `members` members that count in one word; the most of
+    /// all stages.
+    pub fn reserve_slots(&mut self, bytes: u64, members: u32) {
+        self.needs_long_slots |= bytes > slots_bytes(members);
+    }
+
     /// Opens a round of local steps that synchronises with the segment.
     pub fn sync(&mut self, sync: SegSync) {
         self.round();
@@ -291,6 +300,7 @@ impl Builder {
             temp: self.temp,
             window: self.window.unwrap_or(u32::MAX),
             slot_bytes: self.slot_bytes,
+            needs_long_slots: self.needs_long_slots,
         }
     }
 

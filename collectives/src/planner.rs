@@ -349,6 +349,10 @@ impl Planner {
             None => self.schedule(call.key),
             Some(lists) => Arc::new(self.write(&lists.args(&call.key)?, &call.key)),
         };
+        let has_long_slots = || segment.as_ref().is_some_and(|at| at.segment.take_long_slots());
+        if schedule.needs_long_slots() && !has_long_slots() {
+            return self.plan_by(operation, comm, SegmentUse::Nothing);
+        }
         let areas = [call.send, call.recv];
         Ok(Plan::new(schedule, segment, operation, comm, call.types, areas, bytes))
     }

@@ -235,6 +235,7 @@ pub struct Schedule {
     pub(crate) segment_rounds: u32,
     pub(crate) main_rounds: usize,
     pub(crate) has_gets: bool,
+    pub(crate) needs_long_slots: bool,
 }
 
 impl Schedule {
@@ -308,6 +309,11 @@ impl Schedule {
     #[inline]
     pub fn has_gets(&self) -> bool {
         self.has_gets
+    }
+
+    /// True when the segment must have long slots; the same on all ranks.
+    pub fn needs_long_slots(&self) -> bool {
+        self.needs_long_slots
     }
 
     /// Bytes that each rank has in its slot; 0 without a segment.

@@ -7,7 +7,7 @@
 use fabric::CollectiveKind;
 
 use crate::algorithm::{Algorithm, Limits};
-use crate::algorithms::{inter, segment_counter, segment_flags, segment_long};
+use crate::algorithms::{inter, segment_counter, segment_flags, segment_long, segment_pieces};
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::compositions::{self, Stages};
@@ -163,10 +163,14 @@ impl Selection {
             Algorithm::SegmentCounter => {
                 segment_counter::slot_bytes(args, pos.size) <= self.counter_max(kind, pos.size)
             }
-            Algorithm::SegmentPieces if kind == CollectiveKind::Bcast => {
-                bytes <= self.oversubscribed_max.saturating_mul(BCAST_PIECES_MAX)
+            Algorithm::SegmentPieces if self.limits.has_flags => {
+                segment_pieces::can(args, pos.size) && bytes <= self.shm_pieces_max
             }
-            Algorithm::SegmentPieces => bytes <= self.shm_pieces_max,
+            Algorithm::SegmentPieces => {
+                segment_counter::can_in_pieces(args, pos.size)
+                    && segment_counter::pieces(args, pos.size) <= PIECES_MAX
+                    && bytes <= self.oversubscribed_max.saturating_mul(LONGEST)
+            }
             _ => true,
         };
         let may_use = |algorithm| match segment {
@@ -206,8 +210,9 @@ impl Selection {
     /// goes through a segment once more than by a message, which pays where messages are many.
     fn counter_max(&self, kind: CollectiveKind, ranks: u32) -> u64 {
         let times = match kind {
-            CollectiveKind::Bcast | CollectiveKind::Allgather => 4,
+            CollectiveKind::Bcast => 4,
             CollectiveKind::Scatter => 3,
+            CollectiveKind::Gather | CollectiveKind::Allgather => 8,
             CollectiveKind::Alltoall if ranks >= CROWD => 4,
             _ => 1,
         };
@@ -259,7 +264,8 @@ impl Selection {
     fn choose_in_host_segment(&self, args: &CollArgs, pos: Position) -> Option<Algorithm> {
         match self.host_segment? {
             HostSegment::Counter { max } => {
-                let fits = args.bytes(pos.size) <= max && segment_counter::can(args, pos.size);
+                let fits = args.bytes(pos.size) <= max
+                    && segment_counter::can_without_long_slots(args, pos.size);
                 fits.then_some(Algorithm::SegmentCounter)
             }
             HostSegment::Flags { max } => {
@@ -542,9 +548,11 @@ fn rules_of_gets(block: u64) -> [Rule; 2] {
 
 /// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.
 const SCATTER_MIN: u64 = 32 << 10;
-/// Where ranks share processors: broadcasts of up to so many times
-/// [`Thresholds::oversubscribed_max`] go through the segment.
-const BCAST_PIECES_MAX: u64 = 64;
+/// Where ranks share processors: vectors of up to so many pieces, and so many times
+/// [`Thresholds::oversubscribed_max`], go through the segment. In more pieces ranks wait for each
+/// other more often than for messages.
+const PIECES_MAX: u64 = 4;
+const LONGEST: u64 = 256;
 /// Ranks that share processors from which on an exchange by messages takes much longer than one
 /// that each of them joins twice.
 const CROWD: u32 = 8;
@@ -653,7 +661,13 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         }
         if from > 0 {
             // Ranks that share processors would wait for each other in each step.
-            rules.push(rule(Of::Reduce, from, 0, Linear));
+            rules.extend([
+                rule(Of::Reduce, 0, 0, SegmentCounter),
+                rule(Of::Reduce, 0, 0, SegmentPieces),
+                rule(Of::Reduce, from, 0, Linear),
+                rule(Of::Allreduce, 0, 0, SegmentCounter),
+                rule(Of::Allreduce, 0, 0, SegmentPieces),
+            ]);
         }
         rules.extend([
             rule(Of::Reduce, t.reduce_long.max(from), 3, Ring),
@@ -661,7 +675,6 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
             rule(Of::Allreduce, t.allreduce_long.max(from), 3, Ring),
             rule(Of::Allreduce, t.allreduce_long.max(from), 2, Halving),
             rule(Of::Allreduce, from, 0, RecursiveDoubling),
-            rule(Of::Allreduce, 0, 0, SegmentCounter),
             rule(Of::Allreduce, 0, 0, Linear),
         ]);
         for kind in [Of::ReduceScatter, Of::ReduceScatterBlock] {
@@ -683,7 +696,6 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     }
     rules.extend([
         rule(Of::Reduce, from, 0, Binomial),
-        rule(Of::Reduce, 0, 0, SegmentCounter),
         rule(Of::Reduce, 0, 0, Linear),
         rule(Of::Allreduce, 0, 0, Ordered),
         rule(Of::ReduceScatter, 0, 0, Ordered),

@@ -674,24 +674,24 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     }
     assert_eq!(
         chosen(&sum(run(13, 8)), true),
-        Algorithm::RecursiveDoubling,
-        "too large to be worth it"
+        Algorithm::SegmentPieces,
+        "too large for one rank to combine all"
     );
     let blocks = run(6, 16).split(6);
     let kind = CollectiveKind::Alltoall;
     for args in [
-        CollArgs::Gather { root: 1, own: Some(run(12, 8)), all: None },
+        CollArgs::Gather { root: 1, own: Some(run(100, 8)), all: None },
         CollArgs::Scatter { root: 1, all: None, own: Some(run(6, 8)) },
-        CollArgs::Allgather { own: None, all: run(300, 8) },
+        CollArgs::Allgather { own: None, all: run(600, 8) },
         CollArgs::Alltoall { kind, from: Some(&blocks), to: &blocks },
     ] {
         assert_eq!(chosen(&args, true), Algorithm::SegmentCounter, "{args:?}");
         assert_ne!(chosen(&args, false), Algorithm::SegmentCounter, "{args:?}");
     }
     for args in [
-        CollArgs::Gather { root: 1, own: Some(run(13, 8)), all: None },
+        CollArgs::Gather { root: 1, own: Some(run(101, 8)), all: None },
         CollArgs::Scatter { root: 1, all: None, own: Some(run(7, 8)) },
-        CollArgs::Allgather { own: None, all: run(306, 8) },
+        CollArgs::Allgather { own: None, all: run(606, 8) },
         CollArgs::Alltoall { kind: CollectiveKind::Alltoallv, from: Some(&blocks), to: &blocks },
     ] {
         assert_ne!(chosen(&args, true), Algorithm::SegmentCounter, "{args:?}");
@@ -712,20 +712,20 @@ fn ranks_that_share_a_segment_use_it_if_it_can_serve() {
     let selection =
         Selection::new(&Thresholds { oversubscribed_max: Some(1 << 20), ..Thresholds::default() });
     let of = |count, size| selection.choose(&sum(run(count, 8)), Position::new(0, size), true);
-    use Algorithm::{Linear, SegmentCounter};
+    use Algorithm::{SegmentCounter, SegmentPieces};
     assert_eq!(
         [4096, 4097].map(|count| of(count, 6)),
-        [SegmentCounter, Linear],
+        [SegmentCounter, SegmentPieces],
         "a slot has no more"
     );
     assert_eq!(
-        [512, 513].map(|count| of(count, 128)),
-        [SegmentCounter, Linear],
+        [2048, 2049].map(|count| of(count, 256)),
+        [SegmentCounter, SegmentPieces],
         "all slots have no more"
     );
     assert_eq!(
-        [128, 129].map(|count| of(count, 4000)),
-        [SegmentCounter, Linear],
+        [128, 129].map(|count| of(count, 8000)),
+        [SegmentCounter, SegmentPieces],
         "but always so much each"
     );
 }

@@ -21,6 +21,7 @@
 //! The transport provides the memory and wakes sleepers: `shm-transport/src/coll_segment.rs`.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::UserBuf;
 
@@ -29,11 +30,22 @@ use crate::UserBuf;
 pub const SLOT_BYTES: RangeInclusive<u64> = 1 << 10..=32 << 10;
 /// Bytes of all slots of a round that every such segment offers.
 pub const SLOTS_BYTES: u64 = 512 << 10;
+/// Bytes of all slots of a round that such a segment may have
+/// ([`CollSegment::take_long_slots`]).
+pub const LONG_SLOTS_BYTES: u64 = 4 << 20;
 
 /// Returns the bytes of all slots of a round where members count in one word, by their number.
 pub fn slots_bytes(members: u32) -> u64 {
     SLOTS_BYTES.max(u64::from(members) * SLOT_BYTES.start())
 }
+
+/// Returns the bytes of all slots of a round where members have long slots, by their number.
+pub fn long_slots_bytes(members: u32) -> u64 {
+    LONG_SLOTS_BYTES.max(slots_bytes(members))
+}
+
+/// Bytes from which on copies to slots are long.
+pub const LONG_COPY: u64 = 16 << 10;
 
 /// Alignment of slots in bytes: no two share a cache line.
 pub const SLOT_ALIGN: u64 = 64;
@@ -86,9 +98,22 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// Returns the memory of a round.
     ///
     /// Where members count in one word: a result of `*SLOT_BYTES.end()` bytes, then
-    /// [`slots_bytes`] of slots, which the members divide as they agree. With flags: for each
+    /// [`long_slots_bytes`] of slots, which the members divide as they agree; beyond
+    /// [`slots_bytes`] they may be accessed if the segment has long ones. With flags: for each
     /// member [`FLAGS_HEADER`] bytes and its slot, [`flags_stride`] bytes from one to the next.
     fn slots(&self, round: u64) -> UserBuf;
+
+    /// Takes memory for long slots, unless a member has. Returns whether the segment has them, from
+    /// now on: the same for all members. With flags there are none.
+    fn take_long_slots(&self) -> bool;
+
+    /// Returns whether this member writes long data past the cache in a round, since the caches of
+    /// the others are far.
+    fn writes_past_cache(&self, round: u64) -> bool;
+
+    /// Records how long it took this member to write so many bytes, at least [`LONG_COPY`], into
+    /// slots, but for writes past the cache.
+    fn record_write(&self, bytes: u64, time: Duration);
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most
     /// [`SIGNATURE_BITS`], and above it a digest of at most [`DIGEST_BITS`] of what it called

@@ -11,7 +11,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::copy::{LINE, line_kernel};
-use crate::copy::{copy, copy_any, copy_nt};
+use crate::copy::{copy, copy_any, copy_nt, nt_fence};
 
 /// Contiguous user memory; see the module for the promise it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,15 @@ impl UserBuf {
         let part = self.slice(offset, out.len());
         // SAFETY: as for `read`.
         unsafe { copy_nt(part.ptr, out.as_mut_ptr(), out.len()) }
+    }
+
+    /// Copies all of `from` to the start of `self` with non-temporal stores, which come before all
+    /// stores that follow. The two do not overlap. Panics if they do not fit.
+    pub fn copy_from_past_cache(&self, from: UserBuf) {
+        let part = self.slice(0, from.len);
+        // SAFETY: both runs are valid by their makers' promises, and have these bytes.
+        unsafe { copy_nt(from.ptr, part.ptr, from.len) }
+        nt_fence();
     }
 
     /// Copies `bytes` to `offset ..`. Panics if they do not fit.

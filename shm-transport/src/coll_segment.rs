@@ -6,12 +6,13 @@
 //!                       returned, the number of leases that were given back
 //! 64        counts      64 B for each slot set: arrived, mismatch (`Counter` only)
 //! next 64   signatures  for each slot set, for each rank of the host: 8 B (`Counter` only)
-//! next 64   slot sets   `Counter`: the result, then a slot for each member
-//!                       `Flags`: for each member its signature, then its slot
 //! next 64   published   for each slot set, for each rank of the host: 8 B
+//! next 64   slot sets   `Counter`: the result, slots of the members, and space for longer ones
+//!                       `Flags`: for each member its signature, then its slot
 //! ```
 //!
-//! Rounds use the slot sets in turn. Zero is the valid first state of all memory.
+//! Rounds use the slot sets in turn. Zero is the valid first state of all memory. The space for
+//! longer slots has memory from the first call on that needs it.
 //!
 //! A lease is one member's right to a segment, from the agreement that its communicator has it to
 //! the member's last use. The owner counts the leases that it gave, the segment those that came
@@ -35,14 +36,20 @@
 #![allow(unsafe_code)]
 
 mod counter;
+mod distance;
 mod flags;
 mod lease;
+#[cfg(not(loom))]
+pub(crate) mod memory;
 mod signatures;
 
+use std::ops::Range;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicBool;
 #[cfg(not(loom))]
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(not(loom))]
+use std::time::Duration;
 
 #[cfg(not(loom))]
 use fabric::UserBuf;
@@ -52,9 +59,13 @@ use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::coll_segment::Wakes;
 
 use self::counter::Counter;
+#[cfg(not(loom))]
+use self::distance::Distance;
 use self::flags::Flags;
 #[cfg(not(loom))]
 use self::lease::Lease;
+#[cfg(not(loom))]
+use self::memory::LongSlots;
 #[cfg(not(loom))]
 use self::signatures::Signatures;
 use self::signatures::Signed;
@@ -135,26 +146,55 @@ fn renew(header: &Header, leases: u64, counting: &impl Counting) -> bool {
 
 /// Bytes of a segment on a host of `size` ranks.
 pub(crate) fn bytes(size: u32, sync: SyncKind) -> u64 {
-    let [_, sets, _] = slot_sets(size, sync);
-    published_at(size, sync, sets, 0).next_multiple_of(LINE)
+    slot_set_at(size, sync, slot_sets(sync))
 }
 
-/// Where the slot sets begin, how many there are, and the bytes of each.
-fn slot_sets(size: u32, sync: SyncKind) -> [u64; 3] {
+/// The parts of a segment that only long slots use, or all others.
+pub(crate) fn parts(size: u32, sync: SyncKind, is_long: bool) -> impl Iterator<Item = Range<u64>> {
+    let long_part = move |set| {
+        let part = match sync {
+            SyncKind::Counter => counter::long_part(size),
+            SyncKind::Flags => slot_set_bytes(size, sync)..slot_set_bytes(size, sync),
+        };
+        let at = slot_set_at(size, sync, set);
+        at + part.start..at + part.end
+    };
+    (0..slot_sets(sync)).map(move |set| match set.checked_sub(1) {
+        _ if is_long => long_part(set),
+        None => 0..long_part(set).start,
+        Some(before) => long_part(before).end..long_part(set).start,
+    })
+}
+
+/// How many slot sets a segment has.
+fn slot_sets(sync: SyncKind) -> u64 {
     match sync {
-        SyncKind::Counter => {
-            [counter::slots_at(size), Counter::SETS as u64, counter::set_bytes(size)]
-        }
-        SyncKind::Flags => [LINE, Flags::SETS as u64, flags::set_bytes(size)],
+        SyncKind::Counter => Counter::SETS as u64,
+        SyncKind::Flags => Flags::SETS as u64,
     }
 }
 
-/// Where the word lies that a member publishes for a slot set; behind the last one the segment
-/// ends.
+/// Bytes of a slot set.
+fn slot_set_bytes(size: u32, sync: SyncKind) -> u64 {
+    match sync {
+        SyncKind::Counter => counter::set_bytes(size),
+        SyncKind::Flags => flags::set_bytes(size),
+    }
+}
+
+/// Where a slot set lies; behind the last one the segment ends.
+fn slot_set_at(size: u32, sync: SyncKind, set: u64) -> u64 {
+    let first = published_at(size, sync, slot_sets(sync), 0).next_multiple_of(LINE);
+    first + set * slot_set_bytes(size, sync)
+}
+
+/// Where the word lies that a member publishes for a slot set.
 fn published_at(size: u32, sync: SyncKind, set: u64, member: u32) -> u64 {
-    let [first, sets, set_bytes] = slot_sets(size, sync);
-    let words = (first + sets * set_bytes).next_multiple_of(LINE);
-    words + (set * u64::from(size) + u64::from(member)) * size_of::<u64>() as u64
+    let first = match sync {
+        SyncKind::Counter => counter::signatures_end(size),
+        SyncKind::Flags => LINE,
+    };
+    first + (set * u64::from(size) + u64::from(member)) * size_of::<u64>() as u64
 }
 
 /// Where a segment lies in this process.
@@ -205,11 +245,12 @@ impl Location {
         self,
         me: u32,
         members: Vec<&'static Control>,
+        long_slots: LongSlots,
     ) -> Arc<dyn fabric::CollSegment> {
         let count = members.len() as u32;
         match self.sync {
-            SyncKind::Counter => self.open(self.counter(count, me), members),
-            SyncKind::Flags => self.open(self.flags(count, me), members),
+            SyncKind::Counter => self.open(self.counter(count, me), members, long_slots),
+            SyncKind::Flags => self.open(self.flags(count, me), members, long_slots),
         }
     }
 
@@ -229,9 +270,9 @@ impl Location {
 
     fn flags(self, members: u32, me: u32) -> Flags {
         assert!(members <= self.size.min(MAX_FLAGS_RANKS));
-        let set_bytes = flags::set_bytes(self.size);
-        let word =
-            |set, member| self.word(LINE + set * set_bytes + flags::flag_at(members, member));
+        let word = |set, member| {
+            self.word(slot_set_at(self.size, self.sync, set) + flags::flag_at(members, member))
+        };
         Flags::new(Signatures::new(members, me, word))
     }
 
@@ -239,8 +280,9 @@ impl Location {
         self,
         counting: C,
         members: Vec<&'static Control>,
+        long_slots: LongSlots,
     ) -> Arc<dyn fabric::CollSegment> {
-        let [first, _, bytes] = slot_sets(self.size, self.sync);
+        let at = |set| slot_set_at(self.size, self.sync, set as u64) as usize;
         let me = counting.signatures().me() as usize;
         let count = members.len() as u32;
         let others = members.iter().enumerate().filter(|&(member, _)| member != me);
@@ -251,9 +293,7 @@ impl Location {
         let slots = std::array::from_fn(|set| match set < C::SETS {
             // SAFETY: the set lies inside the segment by the promise of `new`, and the segment's
             // memory is mapped for the life of the process.
-            true => unsafe {
-                UserBuf::new(self.base.add((first + set as u64 * bytes) as usize), bytes as usize)
-            },
+            true => unsafe { UserBuf::new(self.base.add(at(set)), at(set + 1) - at(set)) },
             false => UserBuf::EMPTY,
         });
         Arc::new(CollSegment {
@@ -264,8 +304,10 @@ impl Location {
             has_get: AtomicBool::new(members[me].probe.pid.load(Ordering::Relaxed) != 0),
             access: Mutex::new(members.iter().map(|_| Access::Unprobed).collect()),
             members,
+            long_slots,
             registered: matches!(C::KIND, SyncKind::Flags) && fabric::membarrier::register(),
             lease: Lease::new(&self.header().returned),
+            distance: Distance::default(),
         })
     }
 
@@ -294,6 +336,7 @@ struct CollSegment<C> {
     /// Of each slot set, the word of each member.
     published: Vec<Vec<&'static AtomicU64>>,
     members: Vec<&'static Control>,
+    long_slots: LongSlots,
     /// To the memory of each member.
     access: Mutex<Vec<Access>>,
     has_get: AtomicBool,
@@ -302,6 +345,7 @@ struct CollSegment<C> {
     /// This process takes part in membarrier; see `event_count`.
     registered: bool,
     lease: Lease,
+    distance: Distance,
 }
 
 #[cfg(not(loom))]
@@ -361,6 +405,18 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
     #[inline]
     fn slots(&self, round: u64) -> UserBuf {
         self.slots[round as usize % C::SETS]
+    }
+
+    fn take_long_slots(&self) -> bool {
+        Self::IS_COUNTER && self.long_slots.take()
+    }
+
+    fn writes_past_cache(&self, round: u64) -> bool {
+        Self::IS_COUNTER && self.distance.is_far(round)
+    }
+
+    fn record_write(&self, bytes: u64, time: Duration) {
+        self.distance.record_write(bytes as usize, time);
     }
 
     #[inline]

@@ -39,6 +39,8 @@ mod layout;
 #[cfg(all(test, loom))]
 mod loom_harness;
 #[cfg(not(loom))]
+mod memory_file;
+#[cfg(not(loom))]
 mod method;
 #[cfg(not(loom))]
 mod outbound;
@@ -73,7 +75,9 @@ pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
 pub use control::COLL_SEGMENTS;
 #[cfg(not(loom))]
-pub use segment::{Segment, SegmentError, fallocate_is_refused};
+pub use memory_file::fallocate_is_refused;
+#[cfg(not(loom))]
+pub use segment::{Segment, SegmentError};
 #[cfg(not(loom))]
 pub use single_copy::{SingleCopy, permit_descendants_of};
 #[cfg(not(loom))]

@@ -14,21 +14,17 @@
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{
-    FallocateFlags, FlockOperation, MemfdFlags, fallocate, fcntl_lock, fstat, ftruncate,
-    memfd_create,
-};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use rustix::process::{Resource, getrlimit};
 
 use crate::body::BodyMemory;
+use crate::coll_segment::memory::{self, LongSlots};
 use crate::coll_segment::{self, SyncKind};
 use crate::control::{Control, Shared};
 use crate::layout::{Layout, WINDOW_ALIGN};
+use crate::memory_file::{allocate, map, page};
 use crate::ring::{self, GRANULE, LINE};
 use crate::single_copy::{self, SingleCopy};
 use crate::sync::{AtomicU64, Ordering};
@@ -88,15 +84,10 @@ struct Base(*mut u8);
 // by the rules of `coll_segment`.
 unsafe impl Send for Base {}
 
-/// Whether a collective segment has memory: not known yet, yes, or no.
-const UNKNOWN: u32 = 0;
-const TAKEN: u32 = 1;
-const REFUSED: u32 = 2;
-
 /// One host's shared memory, as one rank sees it.
 #[derive(Debug)]
 pub struct Segment {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     /// Where the segment begins in the file.
     offset: u64,
     /// The shared line and all control blocks.
@@ -136,6 +127,7 @@ impl Segment {
         allocate(&file, offset, bytes).map_err(failed)?;
         let control = map(&file, offset, bytes).map_err(failed)?.cast_const();
         let coll_segments = Mutex::new(Vec::new());
+        let file = Arc::new(file);
         let segment = Segment { file, offset, control, me, layout, coll_segments };
         segment.agree()?;
         segment.stretch()?;
@@ -263,14 +255,21 @@ impl Segment {
         me: u32,
     ) -> Result<Option<Arc<dyn fabric::CollSegment>>, SegmentError> {
         let controls = || members.iter().map(|&member| self.control(member)).collect();
-        Ok(self.location(sync, owner, index)?.map(|at| at.lease(me, controls())))
+        let long_slots = || {
+            let parts = self.coll_segment_parts(sync, owner, index, true);
+            let word = &self.control(owner).coll_segments[index as usize];
+            LongSlots::new(self.file.clone(), parts, word)
+        };
+        let location = self.location(sync, owner, index)?;
+        Ok(location.map(|at| at.lease(me, controls(), long_slots())))
     }
 
     /// Makes this rank's own collective segment `index` ready for a communicator. Returns false if
     /// fewer than `leases` leases were returned, or if its memory was refused.
     pub fn renew_coll_segment(&self, sync: SyncKind, index: u32, leases: u64) -> bool {
         // Unused, it is in its first state, and its members find out whether there is memory.
-        self.control(self.me).coll_segments[index as usize].load(Ordering::Relaxed) == UNKNOWN
+        let word = &self.control(self.me).coll_segments[index as usize];
+        word.load(Ordering::Relaxed) == memory::UNKNOWN
             || self
                 .location(sync, self.me, index)
                 .is_ok_and(|at| at.is_some_and(|at| at.renew(leases)))
@@ -282,7 +281,7 @@ impl Segment {
         owner: u32,
         index: u32,
     ) -> Result<Option<coll_segment::Location>, SegmentError> {
-        let base = self.base(owner, index, coll_segment::bytes(self.layout.size, sync))?;
+        let base = self.base(sync, owner, index)?;
         Ok(base.map(|Base(base)| {
             // SAFETY: `base` maps so many bytes, page-aligned and never unmapped. The file was zero
             // where no rank had used the segment, and all ranks of a job have one kind.
@@ -290,18 +289,26 @@ impl Segment {
         }))
     }
 
+    /// The parts of the file that a collective segment uses only for long slots, or always.
+    fn coll_segment_parts(
+        &self,
+        sync: SyncKind,
+        owner: u32,
+        index: u32,
+        is_long: bool,
+    ) -> Vec<Range<u64>> {
+        let at = self.offset + self.layout.coll_segment(owner, index);
+        let parts = coll_segment::parts(self.layout.size, sync, is_long);
+        parts.map(|part| at + part.start..at + part.end).collect()
+    }
+
     /// Takes memory for a collective segment and maps it; `None` if there is none.
-    fn base(&self, owner: u32, index: u32, bytes: u64) -> Result<Option<Base>, SegmentError> {
-        let what = "a collective segment";
+    fn base(&self, sync: SyncKind, owner: u32, index: u32) -> Result<Option<Base>, SegmentError> {
+        let (what, bytes) = ("a collective segment", coll_segment::bytes(self.layout.size, sync));
         let at = self.layout.coll_segment(owner, index);
         let word = &self.control(owner).coll_segments[index as usize];
-        // Relaxed: the word orders nothing else.
-        if word.load(Ordering::Relaxed) == UNKNOWN {
-            let outcome = if self.allocate(at, bytes, what).is_ok() { TAKEN } else { REFUSED };
-            // The first member to know has decided it for all.
-            let _ = word.compare_exchange(UNKNOWN, outcome, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        if word.load(Ordering::Relaxed) != TAKEN {
+        let parts = self.coll_segment_parts(sync, owner, index, false);
+        if !memory::take(&self.file, &parts, word) {
             return Ok(None);
         }
         let mut known = self.coll_segments.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,7 +323,14 @@ impl Segment {
     /// Behaves from now on as if there had been no memory for that collective segment.
     #[cfg(test)]
     pub(crate) fn refuse_coll_segment(&self, owner: u32, index: u32) {
-        self.control(owner).coll_segments[index as usize].store(REFUSED, Ordering::Relaxed);
+        self.control(owner).coll_segments[index as usize].store(memory::REFUSED, Ordering::Relaxed);
+    }
+
+    /// Behaves from now on as if there had been no memory for long slots of a collective segment.
+    #[cfg(test)]
+    pub(crate) fn refuse_long_slots(&self, owner: u32, index: u32) {
+        self.control(owner).coll_segments[index as usize]
+            .store(memory::LONG_REFUSED, Ordering::Relaxed);
     }
 
     /// Returns the shared line.
@@ -408,70 +422,4 @@ impl Segment {
         }
         Ok(())
     }
-}
-
-/// Returns the bytes of a page, at least 4,096.
-fn page() -> u64 {
-    rustix::param::page_size() as u64
-}
-
-/// fallocate was refused in this process.
-static FALLOCATE_REFUSED: AtomicBool = AtomicBool::new(false);
-
-/// Returns true if the system has refused fallocate, so that pages are touched instead.
-pub fn fallocate_is_refused() -> bool {
-    FALLOCATE_REFUSED.load(Ordering::Relaxed)
-}
-
-/// Takes memory for a part of the file, which grows if need be.
-fn allocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
-    // Beyond RLIMIT_FSIZE the system sends a signal in place of an error.
-    match getrlimit(Resource::Fsize).current {
-        Some(limit) if limit < at + bytes => return Err(Errno::FBIG),
-        _ => {}
-    }
-    loop {
-        match fallocate(file, FallocateFlags::empty(), at, bytes) {
-            Err(Errno::INTR) => {}
-            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                FALLOCATE_REFUSED.store(true, Ordering::Relaxed);
-                return populate(file, at, bytes);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-/// Does what [`allocate`] does where a filter or the file system refuses fallocate: grows the file
-/// and touches each page. A kernel before 5.14 cannot report a lack of memory here.
-fn populate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
-    // Another rank may grow the file at the same time, and must not see it shrink.
-    fcntl_lock(file, FlockOperation::LockExclusive)?;
-    let grown = fstat(file).and_then(|stat| {
-        let is_short = (stat.st_size as u64) < at + bytes;
-        if is_short { ftruncate(file, at + bytes) } else { Ok(()) }
-    });
-    fcntl_lock(file, FlockOperation::Unlock)?;
-    grown?;
-    let begin = at - at % page();
-    let length = at + bytes - begin;
-    let base = map(file, begin, length)?;
-    // SAFETY: the range was mapped by this function, and nothing refers to it. Populating changes
-    // no byte.
-    unsafe {
-        let populated = madvise(base.cast(), length as usize, Advice::LinuxPopulateWrite);
-        munmap(base.cast(), length as usize)?;
-        match populated {
-            Err(Errno::INVAL) | Ok(()) => Ok(()),
-            Err(Errno::FAULT) => Err(Errno::NOMEM),
-            Err(errno) => Err(errno),
-        }
-    }
-}
-
-fn map(file: &OwnedFd, at: u64, bytes: u64) -> Result<*mut u8, Errno> {
-    let (access, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists.
-    let base = unsafe { mmap(std::ptr::null_mut(), bytes as usize, access, shared, file, at) }?;
-    Ok(base.cast())
 }

@@ -5,9 +5,14 @@
 //! Operands are combined in rank order whichever rank is last: the result depends on the operands
 //! only. Where all exchange blocks, each rank writes its own, and after the last arrival reads
 //! those of the others: it runs twice.
+//!
+//! Of long vectors, the rank that needs a result combines the operands itself: the others leave
+//! when they have written theirs.
+
+use std::ops::Range;
 
 use fabric::CollectiveKind;
-use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, SLOTS_BYTES, slots_bytes};
+use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, long_slots_bytes, slots_bytes};
 
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
@@ -15,22 +20,38 @@ use crate::position::Position;
 use crate::schedule::{Awaited, SegSync};
 use crate::shape::{Extent, Shape, Space, Ty, joined, piece};
 
-/// Returns whether the data fits into a slot, laid out as in the user's memory.
+/// Returns whether the data fits into the slots, laid out as in the user's memory.
 pub fn can(args: &CollArgs, size: u32) -> bool {
-    match args {
-        CollArgs::Barrier => true,
-        // The root alone writes: all slots are its own.
-        CollArgs::Bcast { data, .. } => data.bytes() <= SLOTS_BYTES,
-        CollArgs::Scatter { .. } => slot_bytes(args, size) <= SLOTS_BYTES,
-        CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
-            input.shape.gapless && fits(input.bytes(), size)
-        }
-        CollArgs::Gather { .. }
+    let is_one = match args {
+        CollArgs::Barrier
+        | CollArgs::Bcast { .. }
+        | CollArgs::Gather { .. }
+        | CollArgs::Scatter { .. }
         | CollArgs::Allgather { .. }
-        | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. } => {
-            u64::from(size).saturating_mul(slot_bytes(args, size)) <= slots_bytes(size)
+        | CollArgs::Alltoall { kind: CollectiveKind::Alltoall, .. } => true,
+        CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
+            input.shape.gapless && input.bytes() <= *SLOT_BYTES.end()
         }
         _ => false,
+    };
+    is_one && bytes_of_slots(args, size) <= long_slots_bytes(size)
+}
+
+/// Returns whether it can do a call, and needs no long slots.
+pub fn can_without_long_slots(args: &CollArgs, size: u32) -> bool {
+    can(args, size) && bytes_of_slots(args, size) <= slots_bytes(size)
+}
+
+/// Returns the bytes of the slots that a call takes; the same on all ranks.
+fn bytes_of_slots(args: &CollArgs, size: u32) -> u64 {
+    let bytes = slot_bytes(args, size);
+    match args {
+        // The root alone writes: all slots are its own.
+        CollArgs::Bcast { .. } | CollArgs::Scatter { .. } => bytes,
+        CollArgs::Reduce { .. } | CollArgs::Allreduce { .. } => {
+            distance(bytes).saturating_mul(size.into())
+        }
+        _ => bytes.saturating_mul(size.into()),
     }
 }
 
@@ -45,23 +66,91 @@ pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
     }
 }
 
-/// Writes this rank's part of a call in which ranks have blocks.
-pub fn blocks(b: &mut Builder, args: &CollArgs, pos: Position) {
+/// Writes this rank's part.
+pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
+    b.reserve_slots(bytes_of_slots(args, pos.size), pos.size);
     match *args {
+        CollArgs::Barrier => barrier(b),
+        CollArgs::Bcast { root, data } => bcast(b, pos, root, data),
         CollArgs::Gather { root, own, all } => gather(b, pos, root, own, all),
         CollArgs::Scatter { root, all, own } => scatter(b, pos, root, all, own),
         CollArgs::Allgather { own, all } => allgather(b, pos, own, all),
         CollArgs::Alltoall { from, to, .. } => alltoall(b, pos, from.unwrap_or(to), to),
-        _ => debug_assert!(false, "no blocks"),
+        CollArgs::Reduce { root, input, output, .. } => {
+            reduce(b, pos, Some(root), input, output);
+        }
+        CollArgs::Allreduce { input, output, .. } => reduce(b, pos, None, input, Some(output)),
+        _ => debug_assert!(false, "refused by `can`"),
     }
 }
 
-fn fits(bytes: u64, size: u32) -> bool {
-    bytes <= *SLOT_BYTES.end() && u64::from(size) * distance(bytes) <= slots_bytes(size)
+/// Returns whether it is a call that can be done in pieces.
+pub fn can_in_pieces(args: &CollArgs, size: u32) -> bool {
+    let can_cut = |input: &Extent| input.shape.gapless && elements(input, size) > 0;
+    match args {
+        CollArgs::Bcast { data, .. } => data.bytes() > 0,
+        CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => can_cut(input),
+        _ => false,
+    }
+}
+
+/// Writes this rank's part of a call in equal pieces: a short last one would cost as many changes
+/// of processes as a long one.
+pub fn write_in_pieces(b: &mut Builder, args: &CollArgs, pos: Position) {
+    let pieces = pieces(args, pos.size);
+    let cut = |count| (0..pieces).map(move |index| piece(count, pieces, index));
+    // All of it, since vectors of two lengths may have pieces of one size.
+    b.reserve_slot(args.bytes(pos.size));
+    match *args {
+        CollArgs::Bcast { root, data } => {
+            let bytes = b.bytes_of(data);
+            if pos.rank == root {
+                b.copy(data, bytes);
+            }
+            for range in cut(bytes.count) {
+                bcast_piece(b, pos, root, bytes.range(&range));
+            }
+            if pos.rank != root {
+                b.round();
+                b.copy(bytes, data);
+            }
+        }
+        CollArgs::Reduce { root, input, output, .. } => {
+            for range in cut(input.count) {
+                let output = output.filter(|_| root == pos.rank);
+                let output = output.map(|output| output.range(&range));
+                reduce_piece(b, pos, input.range(&range), output);
+            }
+        }
+        CollArgs::Allreduce { input, output, .. } => {
+            for range in cut(input.count) {
+                allreduce_piece(b, pos, input.range(&range), output.range(&range));
+            }
+        }
+        _ => debug_assert!(false, "refused by `can_in_pieces`"),
+    }
+}
+
+/// Returns in how many pieces a call is done that can be.
+pub fn pieces(args: &CollArgs, size: u32) -> u64 {
+    match args {
+        // The root is two of them ahead of the others.
+        CollArgs::Bcast { data, .. } => data.bytes().div_ceil(long_slots_bytes(size)).max(2),
+        CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
+            input.count.div_ceil(elements(input, size).max(1))
+        }
+        _ => 1,
+    }
+}
+
+/// Returns how many elements of each rank long slots hold at once.
+fn elements(input: &Extent, size: u32) -> u64 {
+    let slot = long_slots_bytes(size) / u64::from(size) / SLOT_ALIGN * SLOT_ALIGN;
+    slot.checked_div(input.shape.size).unwrap_or(0)
 }
 
 /// No rank leaves before all ranks have arrived.
-pub fn barrier(b: &mut Builder) {
+fn barrier(b: &mut Builder) {
     b.sync(SegSync::Acquire);
     b.sync(SegSync::Arrive);
     b.sync(SegSync::WaitAll);
@@ -81,29 +170,17 @@ pub fn barrier_root_last(b: &mut Builder, pos: Position) {
     b.sync(SegSync::WaitAll);
 }
 
-/// A long broadcast. The root is up to two pieces ahead of the rank that is last; therefore each
-/// rank runs once for two of them, and a rank that has a processor begins before all is written.
-pub fn bcast_in_pieces(b: &mut Builder, pos: Position, root: u32, data: Extent) {
-    let bytes = b.bytes_of(data);
-    if pos.rank == root {
-        b.copy(data, bytes);
-    }
-    // All of them, since two broadcasts may have pieces of one size.
-    b.reserve_slot(bytes.count);
-    // Equal ones: a short last piece would cost as many changes of processes as a long one.
-    let pieces = bytes.count.div_ceil(SLOTS_BYTES).max(2);
-    for index in 0..pieces {
-        b.segment_stage();
-        bcast(b, pos, root, bytes.range(&piece(bytes.count, pieces, index)));
-    }
-    if pos.rank != root {
-        b.round();
-        b.copy(bytes, data);
-    }
+/// A piece of a long broadcast. The root is up to two pieces ahead of the rank that is last;
+/// therefore each rank runs once for two of them, and a rank that has a processor begins before all
+/// is written.
+fn bcast_piece(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+    b.segment_stage();
+    b.reserve_slots(data.bytes(), pos.size);
+    bcast(b, pos, root, data);
 }
 
 /// The root waits for no rank, the others wait for the root only.
-pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
+fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     let shared = dense(0, 1, data.bytes());
     b.reserve_slot(data.bytes());
     if pos.rank == root {
@@ -117,14 +194,65 @@ pub fn bcast(b: &mut Builder, pos: Position, root: u32, data: Extent) {
     }
 }
 
-/// Reduces to rank `to` only, or to all ranks. Ranks that get the result have an `output`.
-pub fn reduce(
+/// Bytes of each operand that are combined at once: they stay in a near cache until all are.
+const BLOCK_BYTES: u64 = 16 << 10;
+
+/// Begins a round, and writes this rank's operand.
+fn give(b: &mut Builder, pos: Position, operand: Extent) {
+    let (bytes, space) = (operand.bytes(), Space::CollSegment);
+    b.segment_stage();
+    b.reserve_slots(distance(bytes) * u64::from(pos.size), pos.size);
+    b.sync(SegSync::Acquire);
+    b.copy(operand, Extent { space, disp: slot_at(pos.rank, bytes), ..operand });
+    b.sync(SegSync::Arrive);
+}
+
+/// Combines the elements `part` of the operands of all ranks, whose slots in `space` hold as many
+/// elements as `like`, into `output`.
+fn combine(
     b: &mut Builder,
-    pos: Position,
-    to: Option<u32>,
-    input: Extent,
-    output: Option<Extent>,
+    (space, like): (Space, Extent),
+    size: u32,
+    part: Range<u64>,
+    output: Extent,
 ) {
+    let each = (BLOCK_BYTES / like.shape.size).max(1);
+    let operand = |rank| Extent { space, disp: slot_at(rank, like.bytes()), ..like };
+    for start in part.clone().step_by(each as usize) {
+        let block = start..part.end.min(start + each);
+        let out = output.range(&(start - part.start..block.end - part.start));
+        let [first, last] = [0, size - 1].map(|rank| operand(rank).range(&block));
+        b.reduce_into(first, size - 1, distance(like.bytes()) as i64, last, out);
+    }
+}
+
+/// A piece of a long reduction to one rank, which has an `output`. The others wait for no rank,
+/// unless they are two pieces ahead.
+fn reduce_piece(b: &mut Builder, pos: Position, operand: Extent, output: Option<Extent>) {
+    give(b, pos, operand);
+    if let Some(output) = output {
+        b.sync(SegSync::WaitAll);
+        let whole = (Space::CollSegment, operand);
+        combine(b, whole, pos.size, 0..operand.count, output);
+    }
+}
+
+/// A piece of a long reduction to all ranks, in two rounds. Each rank combines its part of it.
+fn allreduce_piece(b: &mut Builder, pos: Position, operand: Extent, output: Extent) {
+    give(b, pos, operand);
+    b.sync(SegSync::WaitAll);
+    b.sync(SegSync::Next);
+    b.sync(SegSync::Acquire);
+    let result = Extent { space: Space::CollSegment, disp: slot_at(0, 0), ..operand };
+    let part = piece(operand.count, pos.size.into(), pos.rank.into());
+    combine(b, (Space::PreviousSlots, operand), pos.size, part.clone(), result.range(&part));
+    b.sync(SegSync::Arrive);
+    b.sync(SegSync::WaitAll);
+    b.copy(result, output);
+}
+
+/// Reduces to rank `to` only, or to all ranks. Ranks that get the result have an `output`.
+fn reduce(b: &mut Builder, pos: Position, to: Option<u32>, input: Extent, output: Option<Extent>) {
     let operand = |rank: u32| Extent {
         space: Space::CollSegment,
         disp: slot_at(rank, input.bytes()),

@@ -1,8 +1,10 @@
 //! How far a collective has come in its schedule, and what runs without messages: local steps and
 //! the synchronisation with the other members of a collective segment.
 
-use fabric::UserBuf;
-use fabric::coll_segment::Wakes;
+use std::time::Instant;
+
+use fabric::coll_segment::{LONG_COPY, Wakes};
+use fabric::{CollSegment, UserBuf};
 use objects::scratch::Scratch;
 use objects::{Area, Buffer, Datatype, Op, Operands};
 
@@ -312,7 +314,12 @@ impl Cursor {
             self.next_local += 1;
             match step {
                 Local::Copy { from, to } => {
-                    self.buffer(plan, &to, scratch).copy_from(&self.buffer(plan, &from, scratch));
+                    let [source, target] = [from, to].map(|span| self.buffer(plan, &span, scratch));
+                    let is_long = to.space == Space::CollSegment && target.len() >= LONG_COPY;
+                    match plan.segment().filter(|_| is_long) {
+                        Some(segment) => self.write_slots(segment, &target, &source),
+                        None => _ = target.copy_from(&source),
+                    }
                 }
                 Local::Reduce { left, right, out } => {
                     let buffer = |span| self.buffer(plan, span, scratch);
@@ -339,6 +346,21 @@ impl Cursor {
             }
         }
         None
+    }
+
+    /// Copies long data into the slots of the segment.
+    #[inline(never)]
+    fn write_slots(&self, segment: &dyn CollSegment, target: &Buffer, source: &Buffer) {
+        match (target.memory(), source.memory()) {
+            (Some(target), Some(source)) if segment.writes_past_cache(self.segment_round) => {
+                target.copy_from_past_cache(source);
+            }
+            _ => {
+                let begun = Instant::now();
+                let bytes = target.copy_from(source);
+                segment.record_write(bytes, begun.elapsed());
+            }
+        }
     }
 
     /// Runs a step by which members read each other's memory. Returns false if one was refused.

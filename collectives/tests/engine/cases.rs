@@ -41,10 +41,6 @@ pub(crate) fn any_type(random: &mut Random) -> Datatype {
     }
 }
 
-pub(crate) fn any_count(random: &mut Random) -> u64 {
-    [0, 1, 2, 5, 40, 300][random.below(6) as usize]
-}
-
 /// x -> a x + b, composed: associative, and order matters. The "datatype
 /// handle" is the extent.
 pub(crate) extern "C" fn compose(
@@ -150,10 +146,10 @@ pub(crate) fn reduction(
 ) -> (Case, &'static str) {
     let n = comms.len();
     let root = random.below(n as u64) as usize;
-    let each = any_count(random);
+    let each = world.any_count(random);
     let which = random.below(6);
     let counts: Vec<u64> =
-        (0..n).map(|_| if which == 2 { any_count(random) } else { each }).collect();
+        (0..n).map(|_| if which == 2 { world.any_count(random) } else { each }).collect();
     let whole = if matches!(which, 2 | 3) { counts.iter().sum() } else { each };
     let inputs = inputs(n, whole, random, |rank| which != 0 || rank == root);
     let plan = |world: &mut World, rank: usize| {
@@ -240,9 +236,10 @@ pub(crate) fn one_to_all(
 ) -> (Case, &'static str) {
     let n = comms.len();
     let root = random.below(n as u64) as usize;
-    let (which, each) = (random.below(7), any_count(random));
+    let (which, each) = (random.below(7), world.any_count(random));
     let regular = matches!(which, 0 | 2 | 4 | 6);
-    let counts: Vec<u64> = (0..n).map(|_| if regular { each } else { any_count(random) }).collect();
+    let counts: Vec<u64> =
+        (0..n).map(|_| if regular { each } else { world.any_count(random) }).collect();
     let data: Vec<Vec<u8>> = counts.iter().map(|&count| random.bytes(8 * count)).collect();
     let gap = if regular { 0 } else { 2 };
     let wholes: Vec<Layout> =
@@ -318,7 +315,7 @@ pub(crate) fn all_to_all(
     random: &mut Random,
 ) -> (Case, &'static str) {
     let n = comms.len();
-    let (which, each) = (random.below(6), any_count(random));
+    let (which, each) = (random.below(6), world.any_count(random));
     let ring = which > 2;
     let degree = if ring { 2 } else { n };
     // `others[rank][k]`: the peer with which block k is exchanged; in the ring the block that
@@ -331,7 +328,9 @@ pub(crate) fn all_to_all(
     let back = |k: usize, rank: usize| if ring { 1 - k } else { rank };
     let counts: Vec<Vec<u64>> = (0..n)
         .map(|_| {
-            (0..degree).map(|_| if which % 3 == 0 { each } else { any_count(random) }).collect()
+            (0..degree)
+                .map(|_| if which % 3 == 0 { each } else { world.any_count(random) })
+                .collect()
         })
         .collect();
     let data: Vec<Vec<Vec<u8>>> = counts

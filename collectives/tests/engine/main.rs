@@ -7,6 +7,7 @@ mod gets;
 mod hierarchy;
 mod inline_runs;
 mod levels;
+mod long_slots;
 mod long_vectors;
 mod mismatches;
 mod pieces;

@@ -2,7 +2,7 @@
 //! collectives that are started and progressed in random order. The ranks share
 //! memory for collective segments.
 
-mod without_gets;
+mod refusing;
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use objects::{Area, Buffer, Comm, Datatype, Group, LatestCall};
 use pt2pt::{Engine, Fault, Settings};
 use shm_transport::{Segment, SingleCopy, SyncKind};
 
-use self::without_gets::WithoutGets;
+use self::refusing::Refusing;
 use crate::random::Random;
 
 /// One rank.
@@ -38,7 +38,9 @@ pub(crate) struct Process {
     segments: HashMap<u64, Arc<dyn CollSegment>>,
     host_segment: Option<Arc<dyn CollSegment>>,
     /// This rank may not read the memory of others.
-    is_refused: bool,
+    refuses_gets: bool,
+    /// Segments have no memory for long slots.
+    refuses_long_slots: bool,
     /// The rank in each communicator, and the number of its next collective, by context on the
     /// wire.
     started: HashMap<u64, (u32, i32, Arc<LatestCall>)>,
@@ -66,6 +68,8 @@ pub(crate) struct World {
     pub(crate) ranks: Vec<Process>,
     /// Calls that [`World::plan`] plans block.
     pub(crate) is_blocking: bool,
+    /// How many elements calls may have.
+    pub(crate) counts: [u64; 6],
 }
 
 /// A fabric with whims, from a seed.
@@ -107,13 +111,20 @@ impl World {
             hosts: Vec::new(),
             segments: HashMap::new(),
             host_segment: None,
-            is_refused: false,
+            refuses_gets: false,
+            refuses_long_slots: false,
             started: HashMap::new(),
             away: None,
             random: Random(seed),
         };
         let ranks = (0..).zip(fabric::sim::fabric(size, seed, options)).map(start).collect();
-        World { ranks, is_blocking: false }
+        World { ranks, is_blocking: false, counts: [0, 1, 2, 5, 40, 300] }
+    }
+
+    /// How many elements a call has.
+    #[allow(dead_code, reason = "not all tests have random calls")]
+    pub(crate) fn any_count(&self, random: &mut Random) -> u64 {
+        self.counts[random.below(6) as usize]
     }
 
     /// Lets ranks read each other's memory; the system refuses that to rank `refused` later.
@@ -121,8 +132,14 @@ impl World {
     pub(crate) fn permit_gets(&mut self, refused: Option<usize>) {
         for (rank, process) in self.ranks.iter_mut().enumerate() {
             process.segment.permit_single_copy(SingleCopy::Readv);
-            process.is_refused = refused == Some(rank);
+            process.refuses_gets = refused == Some(rank);
         }
+    }
+
+    /// Refuses memory for long slots.
+    #[allow(dead_code, reason = "not all tests have long slots")]
+    pub(crate) fn refuse_long_slots(&mut self) {
+        self.ranks.iter_mut().for_each(|process| process.refuses_long_slots = true);
     }
 
     /// Puts rules before all others.
@@ -168,7 +185,10 @@ impl World {
     }
 
     fn with_segment(&mut self, rank: usize, comm: &Comm) -> Comm {
-        let Process { segment, segments, has_flags, hosts, is_refused, .. } = &mut self.ranks[rank];
+        let Process {
+            segment, segments, has_flags, hosts, refuses_gets, refuses_long_slots, ..
+        } = &mut self.ranks[rank];
+        let (gets, long_slots) = (*refuses_gets, *refuses_long_slots);
         let own = comm.group().peer_of(comm.rank()).unwrap();
         let is_here = |peer: &Peer| hosts.get(peer.0 as usize) == hosts.get(own.0 as usize);
         let members: Vec<u32> = comm.group().iter().filter(is_here).map(|peer| peer.0).collect();
@@ -178,7 +198,7 @@ impl World {
             let (index, owner) = (comm.context() as u32, members.iter().min().unwrap());
             let sync = if *has_flags { SyncKind::Flags } else { SyncKind::Counter };
             let lease = segment.coll_segment(sync, *owner, index, &members, me).unwrap().unwrap();
-            if *is_refused { Arc::new(WithoutGets(lease)) } else { lease }
+            Arc::new(Refusing { lease, gets, long_slots })
         };
         let mut comm = comm.clone();
         if !comm.is_inter() && size > 1 && (!*has_flags || size <= MAX_FLAGS_RANKS) {

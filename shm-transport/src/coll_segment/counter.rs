@@ -1,6 +1,6 @@
 //! Counting: the arrivals of a round are counted in one word. For members that share processors: a
-//! member needs the processor once in a round, and the last to arrive does the work for all. Two
-//! slot sets serve the rounds alternately, each with an [`ArrivalCount`] of its own.
+//! member needs the processor once in a round, and the last to arrive does the work for all. Three
+//! slot sets serve the rounds in turn, each with an [`ArrivalCount`] of its own.
 //!
 //! Invariants:
 //! - A member is in one round at a time. It begins round k when round k - 2 is complete. Then all
@@ -13,7 +13,9 @@
 //!   the round. They are read by members that have not left the round, and none of these arrives at
 //!   the next round of the set.
 
-use fabric::coll_segment::{SLOT_BYTES, slots_bytes};
+use std::ops::Range;
+
+use fabric::coll_segment::{SLOT_BYTES, long_slots_bytes, slots_bytes};
 
 use super::signatures::{Signatures, Signed};
 use super::{Counting, LINE, SyncKind};
@@ -132,12 +134,17 @@ pub(crate) fn signature_at(size: u32, set: u64, member: u64) -> u64 {
     arrival_count_at(SETS as u64) + (set * u64::from(size) + member) * 8
 }
 
-/// Where the first slot set begins, on a host of `size` ranks.
-pub(crate) fn slots_at(size: u32) -> u64 {
+/// Where the signatures end, on a host of `size` ranks.
+pub(crate) fn signatures_end(size: u32) -> u64 {
     signature_at(size, SETS as u64, 0).next_multiple_of(LINE)
 }
 
 /// Bytes of a slot set: the result, and the slots of all members.
 pub(crate) fn set_bytes(size: u32) -> u64 {
-    SLOT_BYTES.end() + slots_bytes(size)
+    SLOT_BYTES.end() + long_slots_bytes(size)
+}
+
+/// The part of a slot set that only long slots use.
+pub(crate) fn long_part(size: u32) -> Range<u64> {
+    SLOT_BYTES.end() + slots_bytes(size)..set_bytes(size)
 }

@@ -3,8 +3,9 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use fabric::coll_segment::Wakes;
+use fabric::coll_segment::{Wakes, long_slots_bytes, slots_bytes};
 
+use super::{bytes, parts};
 use crate::{Segment, SyncKind};
 
 const KINDS: [SyncKind; 2] = [SyncKind::Counter, SyncKind::Flags];
@@ -87,6 +88,41 @@ fn a_segment_is_new_for_other_members_when_all_leases_are_back() {
                 assert_eq!(renew(leases), views.is_empty());
             }
         }
+    }
+}
+
+#[test]
+fn long_slots_are_taken_once_and_hold_for_all() {
+    let segments = segments();
+    let lease = |me, sync, index| lease(&segments, sync, (1, index), &MEMBERS, me);
+    let [one, other] = [0, 1].map(|me| lease(me, SyncKind::Counter, 0));
+    let taken_before = segments[0].file_blocks();
+    assert!(one.take_long_slots());
+    let taken = 512 * (segments[0].file_blocks() - taken_before);
+    let long = 3 * (long_slots_bytes(3) - slots_bytes(3));
+    assert!(taken.abs_diff(long) <= 3 * 4096, "{taken} bytes for three slot sets, in whole pages");
+    assert!(other.take_long_slots());
+    assert_eq!(512 * (segments[0].file_blocks() - taken_before), taken);
+    for round in 0..3 {
+        let end = one.slots(round).len() - 8;
+        one.slots(round).write(end, &round.to_le_bytes());
+        let mut seen = [0; 8];
+        other.slots(round).read(end, &mut seen);
+        assert_eq!(u64::from_le_bytes(seen), round, "the last bytes of a set are its own");
+    }
+    assert!(!lease(0, SyncKind::Flags, 1).take_long_slots());
+    segments[1].refuse_long_slots(1, 2);
+    assert!((0..2).all(|me| !lease(me, SyncKind::Counter, 2).take_long_slots()));
+}
+
+#[test]
+fn parts_of_a_segment_follow_one_another() {
+    for (size, sync) in KINDS.into_iter().flat_map(|sync| [1, 3, 600].map(|size| (size, sync))) {
+        let mut all: Vec<_> = parts(size, sync, false).chain(parts(size, sync, true)).collect();
+        all.sort_by_key(|part| (part.start, part.end));
+        let is_joined = all.windows(2).all(|pair| pair[0].end == pair[1].start);
+        assert!(is_joined && all[0].start == 0, "{all:?}");
+        assert_eq!(all.last().unwrap().end, bytes(size, sync));
     }
 }
 
