@@ -168,7 +168,7 @@ impl Selection {
             }
             Algorithm::SegmentPieces => {
                 segment_counter::can_in_pieces(args, pos.size)
-                    && segment_counter::pieces(args, pos.size) <= PIECES_MAX
+                    && segment_counter::pieces(args, pos.size) <= pieces_max(kind)
                     && bytes <= self.oversubscribed_max.saturating_mul(LONGEST)
             }
             _ => true,
@@ -548,10 +548,8 @@ fn rules_of_gets(block: u64) -> [Rule; 2] {
 
 /// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.
 const SCATTER_MIN: u64 = 32 << 10;
-/// Where ranks share processors: vectors of up to so many pieces, and so many times
-/// [`Thresholds::oversubscribed_max`], go through the segment. In more pieces ranks wait for each
-/// other more often than for messages.
-const PIECES_MAX: u64 = 4;
+/// Where ranks share processors: vectors of up to so many times
+/// [`Thresholds::oversubscribed_max`] go through the segment in pieces.
 const LONGEST: u64 = 256;
 /// Ranks that share processors from which on an exchange by messages takes much longer than one
 /// that each of them joins twice.
@@ -567,6 +565,12 @@ const PART_MIN: u64 = 4 << 10;
 const RING_MIN: u64 = 16 << 10;
 /// Bytes of a vector from which on several hosts reduce it in parts.
 const HALVING_MIN: u64 = 8 << 10;
+
+/// Returns the most pieces of a call: with more, ranks wait for each other more often than for
+/// messages. Of two pieces, a rank that only gives leaves at once.
+fn pieces_max(kind: CollectiveKind) -> u64 {
+    if kind == CollectiveKind::Gather { 2 } else { 4 }
+}
 
 /// Operations that move data.
 fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
@@ -587,6 +591,7 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Bcast, from, 0, Binomial),
         rule(Of::Bcast, 0, 0, Linear),
         rule(Of::Gather, 0, 0, SegmentCounter),
+        rule(Of::Gather, from, 0, SegmentPieces),
         rule(Of::Scatter, 0, 0, SegmentCounter),
         rule(Of::Allgather, 0, 0, SegmentCounter),
         rule(Of::Alltoall, 0, 0, SegmentCounter),
@@ -667,6 +672,8 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
                 rule(Of::Reduce, from, 0, Linear),
                 rule(Of::Allreduce, 0, 0, SegmentCounter),
                 rule(Of::Allreduce, 0, 0, SegmentPieces),
+                rule(Of::ReduceScatter, 0, 0, SegmentPieces),
+                rule(Of::ReduceScatterBlock, 0, 0, SegmentPieces),
             ]);
         }
         rules.extend([

@@ -36,6 +36,7 @@
 #![allow(unsafe_code)]
 
 mod counter;
+#[cfg(not(loom))]
 mod distance;
 mod flags;
 mod lease;
@@ -43,6 +44,7 @@ mod lease;
 pub(crate) mod memory;
 mod signatures;
 
+#[cfg(not(loom))]
 use std::ops::Range;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicBool;
@@ -150,6 +152,7 @@ pub(crate) fn bytes(size: u32, sync: SyncKind) -> u64 {
 }
 
 /// The parts of a segment that only long slots use, or all others.
+#[cfg(not(loom))]
 pub(crate) fn parts(size: u32, sync: SyncKind, is_long: bool) -> impl Iterator<Item = Range<u64>> {
     let long_part = move |set| {
         let part = match sync {

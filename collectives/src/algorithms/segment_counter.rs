@@ -89,7 +89,9 @@ pub fn can_in_pieces(args: &CollArgs, size: u32) -> bool {
     let can_cut = |input: &Extent| input.shape.gapless && elements(input, size) > 0;
     match args {
         CollArgs::Bcast { data, .. } => data.bytes() > 0,
+        CollArgs::Gather { .. } => true,
         CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => can_cut(input),
+        CollArgs::ReduceScatter { input, .. } => can_cut(input) && pieces(args, size) == 1,
         _ => false,
     }
 }
@@ -115,6 +117,9 @@ pub fn write_in_pieces(b: &mut Builder, args: &CollArgs, pos: Position) {
                 b.copy(bytes, data);
             }
         }
+        CollArgs::Gather { root, own, all } => {
+            gather_in_pieces(b, pos, root, (own, all), cut(args.bytes(pos.size)));
+        }
         CollArgs::Reduce { root, input, output, .. } => {
             for range in cut(input.count) {
                 let output = output.filter(|_| root == pos.rank);
@@ -127,6 +132,14 @@ pub fn write_in_pieces(b: &mut Builder, args: &CollArgs, pos: Position) {
                 allreduce_piece(b, pos, input.range(&range), output.range(&range));
             }
         }
+        // In one piece: each rank has its part of all of it.
+        CollArgs::ReduceScatter { input, counts, output, .. } => {
+            let start = counts[..pos.rank as usize].iter().sum();
+            let part = start..start + counts[pos.rank as usize];
+            give(b, pos, input);
+            b.sync(SegSync::WaitAll);
+            combine(b, (Space::CollSegment, input), pos.size, part, output);
+        }
         _ => debug_assert!(false, "refused by `can_in_pieces`"),
     }
 }
@@ -136,8 +149,13 @@ pub fn pieces(args: &CollArgs, size: u32) -> u64 {
     match args {
         // The root is two of them ahead of the others.
         CollArgs::Bcast { data, .. } => data.bytes().div_ceil(long_slots_bytes(size)).max(2),
-        CollArgs::Reduce { input, .. } | CollArgs::Allreduce { input, .. } => {
-            input.count.div_ceil(elements(input, size).max(1))
+        CollArgs::Gather { .. } => {
+            args.bytes(size).div_ceil(long_slots_bytes(size) / u64::from(size)).max(1)
+        }
+        CollArgs::Reduce { input, .. }
+        | CollArgs::Allreduce { input, .. }
+        | CollArgs::ReduceScatter { input, .. } => {
+            input.count.div_ceil(elements(input, size).max(1)).max(1)
         }
         _ => 1,
     }
@@ -289,6 +307,42 @@ fn gather(b: &mut Builder, pos: Position, root: u32, own: Option<Extent>, all: O
     for (first, many) in [(0, me), (me + 1, size - me - 1)] {
         let theirs = all.part(u64::from(first) * each, u64::from(many) * each);
         b.copy(dense(first, many, block), theirs);
+    }
+}
+
+/// A long gather, of blocks that are cut at these bytes. The root waits for all ranks, the others
+/// for none, unless they are two pieces ahead.
+fn gather_in_pieces(
+    b: &mut Builder,
+    pos: Position,
+    root: u32,
+    (own, all): (Option<Extent>, Option<Extent>),
+    cut: impl Iterator<Item = Range<u64>>,
+) {
+    let Position { rank: me, size, .. } = pos;
+    let packed = own.filter(|_| me != root).map(|own| {
+        let bytes = b.bytes_of(own);
+        b.copy(own, bytes);
+        bytes
+    });
+    let blocks = all.filter(|_| me == root).map(|all| all.split(size)).unwrap_or_default();
+    let places: Vec<Extent> = blocks.iter().map(|block| b.bytes_of(*block)).collect();
+    for range in cut {
+        let bytes = range.end - range.start;
+        b.segment_stage();
+        b.reserve_slots(bytes * u64::from(size), size);
+        b.sync(SegSync::Acquire);
+        packed.iter().for_each(|own| b.copy(own.range(&range), dense(me, 1, bytes)));
+        b.sync(SegSync::Arrive);
+        if me == root {
+            b.sync(SegSync::WaitAll);
+            let theirs = pos.others().map(|rank| (rank, places[rank as usize]));
+            theirs.for_each(|(rank, place)| b.copy(dense(rank, 1, bytes), place.range(&range)));
+        }
+    }
+    if me == root {
+        pos.others().for_each(|rank| b.copy(places[rank as usize], blocks[rank as usize]));
+        own.iter().for_each(|own| b.copy(*own, blocks[me as usize]));
     }
 }
 
