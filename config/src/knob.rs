@@ -316,7 +316,7 @@ knobs! {
     COLL_REDUCE_SCATTER_LONG: Bytes = Row::bytes("coll.reduce_scatter_long", 128 * K, 0..=G,
         "smallest vector of a reduce_scatter that goes pairwise");
     COLL_OVERSUBSCRIBED_MAX: Bytes = Row::bytes("coll.oversubscribed_max", 64 * K, 0..=G,
-        "with more ranks than cores on one host, most data of a rank in a collective that goes through a collective segment (reductions: 32 KiB; allgathers and broadcasts: 4 times as much, scatters 3 times, alltoalls of eight ranks or more 4 times; 512 KiB of all ranks; broadcasts that block: 64 times as much, in pieces); barriers, broadcasts and reductions that find no space there go straight to and from one rank")
+        "with more ranks than cores on one host, most data of a rank in a collective that goes through a collective segment (gathers and allgathers: 8 times as much, broadcasts 4 times, scatters 3 times, alltoalls of eight ranks or more 4 times; 4 MiB of all ranks; broadcasts, gathers and reductions that block go in pieces beyond that); barriers, broadcasts and reductions that find no space there go straight to and from one rank")
         .formerly("coll.crowded_short");
     COLL_GET_MIN: Bytes = Row::bytes("coll.get_min", 32 * K, 0..=G,
         "smallest block of a blocking allgather or alltoall within a host that ranks read straight in each other's memory (shm.single_copy); twice as much among fewer than eight ranks that share cores; with a core for each rank up to four times as much, beyond which messages are faster");

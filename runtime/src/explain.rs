@@ -223,7 +223,10 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
         return format!("by {messages}");
     };
     let how = match thresholds.shm {
-        true => "in shared memory if it has space, or directly to and from one rank",
+        true => {
+            "in shared memory if it has space (longer ones that block in pieces), or directly to \
+                 and from one rank"
+        }
         false => "directly to and from one rank",
     };
     let blocks = match thresholds.shm {

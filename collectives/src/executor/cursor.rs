@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
+use fabric::UserBuf;
 use fabric::coll_segment::{LONG_COPY, Wakes};
-use fabric::{CollSegment, UserBuf};
 use objects::scratch::Scratch;
 use objects::{Area, Buffer, Datatype, Op, Operands};
 
@@ -314,11 +314,12 @@ impl Cursor {
             self.next_local += 1;
             match step {
                 Local::Copy { from, to } => {
-                    let [source, target] = [from, to].map(|span| self.buffer(plan, &span, scratch));
-                    let is_long = to.space == Space::CollSegment && target.len() >= LONG_COPY;
-                    match plan.segment().filter(|_| is_long) {
-                        Some(segment) => self.write_slots(segment, &target, &source),
-                        None => _ = target.copy_from(&source),
+                    let source = self.buffer(plan, &from, scratch);
+                    let target = self.buffer(plan, &to, scratch);
+                    if to.space == Space::CollSegment && target.len() >= LONG_COPY {
+                        self.write_slots(plan, &target, &source);
+                    } else {
+                        target.copy_from(&source);
                     }
                 }
                 Local::Reduce { left, right, out } => {
@@ -350,7 +351,8 @@ impl Cursor {
 
     /// Copies long data into the slots of the segment.
     #[inline(never)]
-    fn write_slots(&self, segment: &dyn CollSegment, target: &Buffer, source: &Buffer) {
+    fn write_slots(&self, plan: &Plan, target: &Buffer, source: &Buffer) {
+        let Some(segment) = plan.segment() else { return };
         match (target.memory(), source.memory()) {
             (Some(target), Some(source)) if segment.writes_past_cache(self.segment_round) => {
                 target.copy_from_past_cache(source);
