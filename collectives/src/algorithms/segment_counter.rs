@@ -255,18 +255,23 @@ fn reduce_piece(b: &mut Builder, pos: Position, operand: Extent, output: Option<
     }
 }
 
-/// A piece of a long reduction to all ranks, in two rounds. Each rank combines its part of it.
+/// A piece of a long reduction to all ranks, in two rounds. Each rank combines its part of it where
+/// it is wanted, and gives it to the others.
 fn allreduce_piece(b: &mut Builder, pos: Position, operand: Extent, output: Extent) {
     give(b, pos, operand);
     b.sync(SegSync::WaitAll);
     b.sync(SegSync::Next);
     b.sync(SegSync::Acquire);
-    let result = Extent { space: Space::CollSegment, disp: slot_at(0, 0), ..operand };
     let part = piece(operand.count, pos.size.into(), pos.rank.into());
-    combine(b, (Space::PreviousSlots, operand), pos.size, part.clone(), result.range(&part));
+    let whole = (Space::PreviousSlots, operand);
+    combine(b, whole, pos.size, part.clone(), output.range(&part));
+    let result = Extent { space: Space::CollSegment, disp: slot_at(0, 0), ..operand };
+    b.copy(output.range(&part), result.range(&part));
     b.sync(SegSync::Arrive);
     b.sync(SegSync::WaitAll);
-    b.copy(result, output);
+    for others in [0..part.start, part.end..operand.count] {
+        b.copy(result.range(&others), output.range(&others));
+    }
 }
 
 /// Reduces to rank `to` only, or to all ranks. Ranks that get the result have an `output`.
