@@ -65,9 +65,10 @@ build_modules() {
             done &&
             ar cr libverbena_modules.a ./*.o && rm ./*.o ./*.f90
     ) >"$new.log" 2>&1; then
-        # A folder without the library is damaged; one with it was made meanwhile.
-        [ -e "$modules/libverbena_modules.a" ] || rm -rf "$modules"
-        mv "$new" "$modules" 2>/dev/null
+        # A folder without the library is damaged. One that was made meanwhile has had it from the
+        # start; where there is none yet, nothing may be removed, as it may be there by then.
+        [ ! -d "$modules" ] || [ -e "$modules/libverbena_modules.a" ] || rm -rf "$modules"
+        [ -d "$modules" ] || mv "$new" "$modules" 2>/dev/null
         rm -rf "$new" "$modules/.$key.$$" "$new.log"
         [ ! -e "$modules/libverbena_modules.a" ] || return 0
     fi
