@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::sync::Ordering;
 
-/// Bytes of a page.
+/// Returns the bytes of a page, at least 4,096.
 pub(crate) fn page() -> u64 {
     rustix::param::page_size() as u64
 }

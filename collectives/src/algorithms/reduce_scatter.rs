@@ -12,6 +12,12 @@ use crate::builder::Builder;
 use crate::position::Position;
 use crate::shape::Extent;
 
+/// Returns the elements that belong to a rank.
+pub(super) fn part_of(counts: &[u64], rank: u32) -> Range<u64> {
+    let start = counts[..rank as usize].iter().sum();
+    start..start + counts[rank as usize]
+}
+
 /// Which elements belong to the ranks `0, 1, ..`, and one past the last.
 pub(super) fn starts(counts: &[u64]) -> Vec<u64> {
     let mut starts = vec![0];

@@ -14,6 +14,7 @@ use std::ops::Range;
 use fabric::CollectiveKind;
 use fabric::coll_segment::{SLOT_ALIGN, SLOT_BYTES, long_slots_bytes, slots_bytes};
 
+use super::reduce_scatter::part_of;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
@@ -134,11 +135,10 @@ pub fn write_in_pieces(b: &mut Builder, args: &CollArgs, pos: Position) {
         }
         // In one piece: each rank has its part of all of it.
         CollArgs::ReduceScatter { input, counts, output, .. } => {
-            let start = counts[..pos.rank as usize].iter().sum();
-            let part = start..start + counts[pos.rank as usize];
+            let whole = (Space::CollSegment, input);
             give(b, pos, input);
             b.sync(SegSync::WaitAll);
-            combine(b, (Space::CollSegment, input), pos.size, part, output);
+            combine(b, whole, pos.size, part_of(counts, pos.rank), output);
         }
         _ => debug_assert!(false, "refused by `can_in_pieces`"),
     }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use fabric::CollectiveKind;
 use fabric::coll_segment::{FEW_FLAGS_RANKS, FLAGS_HEADER, flags_slot_bytes, flags_stride};
 
+use super::reduce_scatter::part_of;
 use crate::builder::Builder;
 use crate::coll_args::CollArgs;
 use crate::position::Position;
@@ -124,9 +125,8 @@ pub fn write(b: &mut Builder, args: &CollArgs, pos: Position) {
             reduce(b, pos, input, &all, Some(output), [all.clone(), 0..0]);
         }
         CollArgs::ReduceScatter { input, counts, output, .. } => {
-            let start = counts[..me as usize].iter().sum();
-            let part = start..start + counts[me as usize];
-            reduce(b, pos, input, &part, Some(output), [0..start, part.end..input.count]);
+            let part = part_of(counts, me);
+            reduce(b, pos, input, &part, Some(output), [0..part.start, part.end..input.count]);
         }
         _ => debug_assert!(false, "refused by `can`"),
     }

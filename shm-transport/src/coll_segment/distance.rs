@@ -8,6 +8,9 @@
 //! A slot that no other member has read since, or whose readers run on this processor, is written
 //! fast wherever the others are; therefore a slow write weighs more than a fast one. A write that
 //! was interrupted says nothing.
+//!
+//! Bodies of messages have a tuner for each pair (`store_tuner`), whose reader reports what its
+//! reads cost. Slots have many readers, which report nothing.
 
 use std::time::Duration;
 
