@@ -444,15 +444,17 @@ impl Perftest {
     /// The average of a run, in our units: its MB are MiB.
     fn rows(&self, output: &Path) -> Result<Rows> {
         let text = fs::read_to_string(output).context("it was not run")?;
-        let (column, number): (usize, fn(f64) -> f64) = match self.figure().better {
-            Better::Lower if self.program.contains("_lat") => (5, |time| time),
+        let (column, number): (usize, fn(f64, f64) -> f64) = match self.figure().better {
+            Better::Lower if self.program.contains("_lat") => (5, |time, _| time),
             // Millions of messages a second, of which one is under way.
-            Better::Lower => (4, |rate| 1.0 / rate),
-            Better::Higher => (3, |mib| mib * 1.048_576),
+            Better::Lower => (4, |rate, _| 1.0 / rate),
+            // The same, where the column of MiB has a digit or two.
+            Better::Higher if self.size <= 4096 => (4, |rate, size| rate * size),
+            Better::Higher => (3, |mib, _| mib * 1.048_576),
         };
         let rows = parse::read(&text, Reading::Column(column), 0.0)?;
         ensure!(rows.iter().all(|row| row.0 == self.size), "it measured other sizes");
-        Ok(rows.into_iter().map(|(size, value)| (size, number(value))).collect())
+        Ok(rows.into_iter().map(|(size, value)| (size, number(value, size as f64))).collect())
     }
 }
 
