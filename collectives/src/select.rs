@@ -530,13 +530,13 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
     if !t.reproducible {
         rules.push(rule(Allreduce, 0, 0, Algorithm::SegmentPieces));
     }
-    // Of longer messages both sides copy a half.
+    // Of longer messages both sides copy a half. Two ranks measure whether to get them.
     let end = t.get_min.saturating_mul(4);
     rules.extend([
         Rule { rank_bytes: end, ..rule(Allgather, t.allgather_long, 0, Algorithm::Ring) },
         rule(Alltoall, end, 0, Algorithm::Scattered),
     ]);
-    rules.extend(rules_of_gets(t.get_min));
+    rules.extend(rules_of_gets(t.get_min).map(|rule| Rule { ranks: 3, ..rule }));
 }
 
 /// Ranks that read blocks from this size on in each other's memory.

@@ -13,9 +13,11 @@
 //!                                                 not send that way
 //! ```
 //!
-//! Trials get rarer while they fail. The receiver alone decides about messages that are announced
-//! anyway. Of shorter ones it tells the sender which classes it wants to have announced, by a bit
-//! for each in a word of the ring.
+//! Trials get rarer while they fail. All messages that are begun in a trial are copied the tried
+//! way: ways that alternate would hold each other up, and cost the same.
+//!
+//! The receiver alone decides about messages that are announced anyway. Of shorter ones it tells
+//! the sender which classes it wants to have announced, by a bit for each in a word of the ring.
 
 use std::time::{Duration, Instant};
 
@@ -67,13 +69,29 @@ pub(crate) fn class_of(bytes: u64) -> Option<usize> {
     Some((class as usize).min(CLASSES - 1))
 }
 
-/// Returns the cost of two copies. `reading` is the receiver's time from the frame to the last of
-/// `bytes`. `before` of them were written while the receiver had a large message of its own to
-/// send, as in an exchange: then the two copies did not overlap, and the time of writing those
-/// counts as well. Writing takes about as long as reading.
-pub(crate) fn cost_of_two(reading: Duration, before: usize, bytes: usize) -> CopyCost {
-    let nanoseconds = reading.as_nanos() as u64;
-    CopyCost::of(nanoseconds + (nanoseconds as f64 * before as f64 / bytes as f64) as u64, bytes)
+/// The receiver's time for a body in the segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadTime {
+    copying: Duration,
+    waiting: Duration,
+}
+
+impl ReadTime {
+    /// `all`: from the frame to the last byte. `waiting`: for bytes that were not written yet.
+    pub(crate) fn new(all: Duration, waiting: Duration) -> ReadTime {
+        ReadTime { copying: all.saturating_sub(waiting), waiting }
+    }
+}
+
+/// Returns the cost of two copies of `bytes`. `before` of them were written while the receiver had
+/// a large message of its own to send, as in an exchange. Then each rank writes as much as it
+/// reads, and the two copies do not overlap; therefore the work of both counts for those, however
+/// the sender reads meanwhile what this rank sends. Writing takes about as long as reading.
+pub(crate) fn cost_of_two(time: ReadTime, before: usize, bytes: usize) -> CopyCost {
+    let [copying, waiting] = [time.copying, time.waiting].map(|time| time.as_nanos() as f64);
+    let exchanged = before as f64 / bytes as f64;
+    let nanoseconds = copying + exchanged * copying + (1.0 - exchanged) * waiting;
+    CopyCost::of(nanoseconds as u64, bytes)
 }
 
 /// Returns the cost of what was announced, by the receiver's time from then to the last byte. In an
@@ -96,8 +114,8 @@ struct Class {
     /// The way that is tried, or was last.
     tried: Copies,
     is_trial: bool,
-    /// Announced messages that were begun the tried way.
-    begun: usize,
+    /// Announced messages that were begun in the trial.
+    begun: u32,
     /// Bodies since the last trial, or in this one.
     bodies: u32,
     /// Bodies before the next trial.
@@ -120,14 +138,13 @@ impl Class {
     }
 
     /// As `next`, for an announced message that is begun now. Many may be begun before the first of
-    /// them ends; therefore no more are tried than a trial needs.
+    /// them ends. All of these are tried: messages of both ways at once would cost the same.
     fn begin(&mut self, may_halve: bool) -> Copies {
-        let is_enough = self.begun == RecentCosts::COUNT;
-        let copies = if is_enough { self.best } else { self.next() };
+        let copies = self.next();
         if copies == Copies::Halves && !may_halve {
             return Copies::One;
         }
-        self.begun += usize::from(!is_enough);
+        self.begun += 1;
         copies
     }
 
@@ -156,7 +173,7 @@ impl Class {
                 self.best = self.tried;
             }
             (_, None) if self.bodies < MAX_TRIAL => return,
-            _ => self.interval = (2 * self.interval).min(*INTERVAL.end()),
+            _ => self.interval = (2 * self.interval).max(self.begun).min(*INTERVAL.end()),
         }
         (self.is_trial, self.bodies) = (false, 0);
     }
@@ -183,19 +200,43 @@ pub(crate) struct Timing {
     pub class: usize,
     pub copies: Copies,
     pub begun: Instant,
-    /// Bytes of announced messages that had come from the sender before.
-    pub before: u64,
+    /// What had come from the sender before.
+    pub before: Large,
     /// This rank had announced messages of its own. Then the sender may have to read those, and
     /// what it copies for this one costs as much time as the receiver's part.
     pub is_exchange: bool,
 }
 
 impl Timing {
-    /// Returns the cost when `now` bytes have come.
-    pub(crate) fn cost(&self, now: u64) -> CopyCost {
-        let parts = if self.is_exchange { 2 } else { 1 };
-        let bytes = now.wrapping_sub(self.before);
-        cost_of_announced(parts * self.begun.elapsed(), bytes, self.is_exchange)
+    /// Returns the cost when so much has come.
+    pub(crate) fn cost(&self, now: Large) -> CopyCost {
+        let (before, is_exchange) = (self.before, self.is_exchange);
+        let pushed = now.pushed - before.pushed;
+        if is_exchange && self.copies == Copies::Two && pushed > 0 {
+            let copied = 2 * (now.copying - before.copying);
+            return cost_of_announced(copied, pushed, is_exchange);
+        }
+        let parts = if is_exchange { 2 } else { 1 };
+        cost_of_announced(parts * self.begun.elapsed(), now.bytes - before.bytes, is_exchange)
+    }
+}
+
+/// What has come from one sender of announced messages, or is sure to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Large {
+    pub bytes: u64,
+    /// Bytes of those that came through the segment...
+    pub pushed: u64,
+    /// ... and the time that the receiver has copied them.
+    pub copying: Duration,
+}
+
+impl Large {
+    /// Counts bytes that have come through the segment.
+    pub(crate) fn push(&mut self, time: ReadTime, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.pushed += bytes as u64;
+        self.copying += time.copying;
     }
 }
 
@@ -228,6 +269,30 @@ mod tests {
             assert_eq!(class_of(bytes), class, "{bytes} bytes");
         }
         assert_eq!([class_of((32 << 10) - 1), class_of((64 << 10) - 1)], [None, Some(0)]);
+    }
+
+    #[test]
+    fn an_exchange_costs_the_work_of_both_copies_and_no_waiting() {
+        let bytes = 64 << 10;
+        let [copying, waiting] = [3, 8].map(Duration::from_micros);
+        let time = ReadTime::new(copying + waiting, waiting);
+        let costs = [0, bytes / 2, bytes].map(|before| cost_of_two(time, before, bytes).0);
+        assert_eq!(costs, [11_000, 8_500, 6_000]);
+        let mut large = Large::default();
+        let before = large;
+        large.push(time, bytes);
+        let timing = Timing {
+            addr: 0,
+            class: 3,
+            copies: Copies::Two,
+            begun: Instant::now(),
+            before,
+            is_exchange: true,
+        };
+        large.bytes += 10 << 20;
+        let announced = cost_of_announced(2 * copying, bytes as u64, true);
+        let long = Timing { copies: Copies::Halves, ..timing };
+        assert!(timing.cost(large) == announced && long.cost(large) != announced);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use fabric::{Peer, UserBuf, valgrind};
 
 use crate::bounce::RemotePool;
 use crate::copy_cost::{CopyCost, RecentCosts};
-use crate::copy_tuner::{Copies, CopyTuner, Timing};
+use crate::copy_tuner::{Copies, CopyTuner, Large, Timing};
 use crate::event_count::EventCount;
 use crate::ring::{Consumer, TransferLock};
 
@@ -58,8 +58,8 @@ pub(crate) struct Inbound {
     pub tuner: Option<Box<CopyTuner>>,
     /// Announced messages whose time is taken.
     timings: Vec<Timing>,
-    /// Bytes of announced messages that have come; wraps.
-    pub large_bytes: u64,
+    /// What has come of announced messages.
+    pub large: Large,
     /// The number of the last offer of memory that the peer may write.
     offer: u64,
     /// The memory of the open offer.
@@ -100,7 +100,7 @@ impl Inbound {
 
     /// Counts bytes of announced messages that have come, or are sure to.
     pub(crate) fn count_large(&mut self, bytes: usize) {
-        self.large_bytes = self.large_bytes.wrapping_add(bytes as u64);
+        self.large.bytes += bytes as u64;
     }
 
     /// Begins to take the time of an announced message, if there are few others.
@@ -111,16 +111,21 @@ impl Inbound {
         is_exchange: bool,
     ) {
         if self.timings.len() < RecentCosts::COUNT {
-            let (begun, before) = (Instant::now(), self.large_bytes);
+            let (begun, before) = (Instant::now(), self.large);
             self.timings.push(Timing { addr, class, copies, begun, before, is_exchange });
         }
+    }
+
+    /// Returns whether the time of an exchange is taken.
+    pub(crate) fn takes_exchange(&self) -> bool {
+        self.timings.iter().any(|timing| timing.is_exchange)
     }
 
     /// Records the time of the message from that address, if it was taken.
     pub(crate) fn end_message(&mut self, addr: u64) {
         if let Some(at) = self.timings.iter().position(|timing| timing.addr == addr) {
             let timing = self.timings.swap_remove(at);
-            self.record_copies(timing.class, timing.copies, timing.cost(self.large_bytes));
+            self.record_copies(timing.class, timing.copies, timing.cost(self.large));
         }
     }
 
@@ -156,7 +161,7 @@ impl InboundRings {
             large_posts: 0,
             tuner: None,
             timings: Vec::new(),
-            large_bytes: 0,
+            large: Large::default(),
             offer: 0,
             offered: None,
         });

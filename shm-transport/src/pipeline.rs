@@ -13,7 +13,8 @@
 //!
 //! This module does not detect a sender that has died: the launcher ends the job.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use fabric::Body;
 
@@ -58,7 +59,6 @@ impl<'a> Watermark<'a> {
     }
 
     /// Returns how many bytes are written, at least. Not for reading them.
-    #[cfg(not(loom))]
     pub(crate) fn written(&self) -> usize {
         self.word.load(Ordering::Relaxed).wrapping_sub(self.base) as usize
     }
@@ -102,17 +102,46 @@ pub(crate) struct PipelinedBody<'a> {
     bytes: &'a [u8],
     watermark: Watermark<'a>,
     by_lines: bool,
+    /// Time of waiting for the sender; `None`: it is not taken.
+    waited: Cell<Option<Duration>>,
 }
 
 impl<'a> PipelinedBody<'a> {
     /// `bytes` is the whole body, of which `watermark` bytes are written; see [`Body::by_lines`].
+    /// `waited`: the time of waiting so far, if it is to be taken.
     #[inline]
     pub(crate) fn new(
         bytes: &'a [u8],
         watermark: Watermark<'a>,
         by_lines: bool,
+        waited: Option<Duration>,
     ) -> PipelinedBody<'a> {
-        PipelinedBody { bytes, watermark, by_lines }
+        PipelinedBody { bytes, watermark, by_lines, waited: Cell::new(waited) }
+    }
+
+    /// Returns how long the reader has waited for bytes to be written, if that is taken.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        self.waited.get()
+    }
+
+    /// Waits as the watermark does.
+    #[inline]
+    fn wait(&self, have: usize) -> usize {
+        match self.waited.get() {
+            None => self.watermark.wait(have),
+            Some(before) => self.wait_timed(have, before),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_timed(&self, have: usize, before: Duration) -> usize {
+        if self.watermark.written() > have {
+            return self.watermark.wait(have);
+        }
+        let begun = Instant::now();
+        let written = self.watermark.wait(have);
+        self.waited.set(Some(before + begun.elapsed()));
+        written
     }
 }
 
@@ -124,7 +153,7 @@ impl Body for PipelinedBody<'_> {
     fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
         let mut done = 0;
         while done < len {
-            let written = self.watermark.wait(done).min(len);
+            let written = self.wait(done).min(len);
             take(done, &self.bytes[done..written]);
             done = written;
         }
@@ -132,7 +161,7 @@ impl Body for PipelinedBody<'_> {
 
     fn wait_all(&self) -> &[u8] {
         if let Some(last) = self.bytes.len().checked_sub(1) {
-            self.watermark.wait(last);
+            self.wait(last);
         }
         self.bytes
     }
@@ -155,7 +184,7 @@ mod tests {
     fn chunks_are_taken_as_they_are_written_also_where_the_watermark_wraps() {
         let (bytes, word) = ([7; 100], AtomicU32::new(u32::MAX - 10));
         let watermark = Watermark::new(&word, u32::MAX - 10);
-        let body = PipelinedBody::new(&bytes, watermark, false);
+        let body = PipelinedBody::new(&bytes, watermark, false, None);
         watermark.advance(30);
         let mut chunks = Vec::new();
         body.for_each_chunk(80, |at, chunk| {
@@ -165,7 +194,9 @@ mod tests {
         assert_eq!(chunks, [(0, 30), (30, 25), (55, 25)]);
         watermark.advance(100);
         assert_eq!(body.wait_all(), [7; 100]);
-        assert!(PipelinedBody::new(&[], Watermark::new(&word, 0), true).wait_all().is_empty());
+        assert!(
+            PipelinedBody::new(&[], Watermark::new(&word, 0), true, None).wait_all().is_empty()
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! space, and prepares the wait when there are none.
 
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabric::{Body, Kind, Peer, PeerFailed, Sink, WaitOn};
 
@@ -10,7 +10,7 @@ use crate::blocks::BodyBlocks;
 use crate::body::Descriptor;
 use crate::bounce::RemotePool;
 use crate::connect::ShmTransport;
-use crate::copy_tuner::{self, Copies};
+use crate::copy_tuner::{self, Copies, ReadTime};
 use crate::event_count::EventCount;
 use crate::inbound::Inbound;
 use crate::method;
@@ -138,22 +138,25 @@ impl Inbound {
         sink: &mut impl Sink,
     ) -> Result<bool, PeerFailed> {
         let watermark = self.consumer.watermark_word();
-        let Inbound { peer, local, pool, consumer, large_posts, large_bytes, .. } = self;
+        let is_exchange = self.takes_exchange();
+        let Inbound { peer, local, pool, consumer, large_posts, .. } = self;
         let frame = consumer.frame(commit).map_err(|corrupted| failed(*peer, &corrupted))?;
         if follows_others && !sink.expects(*peer, &frame.header) {
             return Ok(false);
         }
         let descriptor = Descriptor::decode(frame.body).ok_or_else(|| out_of_bounds(*peer))?;
-        let reading = match descriptor.len < copy_tuner::LEAST_BYTES {
-            true => None,
-            false if frame.header.kind == Kind::Data => {
-                *large_bytes = large_bytes.wrapping_add(descriptor.len.into());
-                None
-            }
-            false => Some(Reading::begin(descriptor, (large_posts, bodies.large_posts), watermark)),
+        let len = descriptor.len as usize;
+        let mut reading = if descriptor.len < copy_tuner::LEAST_BYTES {
+            None
+        } else if frame.header.kind == Kind::Data {
+            Some(Reading::begin_part(len, is_exchange))
+        } else {
+            let written = |base| Watermark::new(watermark, base).written().min(len);
+            let posts = (large_posts, bodies.large_posts);
+            Some(Reading::begin(len, descriptor.base.map_or(len, written), posts))
         };
-        let at = (&frame, descriptor);
-        let (len, read_cost) = deliver((*peer, *local), at, watermark, pool, bodies, sink)?;
+        let at = (&frame, descriptor, watermark);
+        let (len, read_cost) = deliver((*peer, *local), at, pool, bodies, sink, &mut reading)?;
         consumer.has_read(len, read_cost);
         if let Some(reading) = reading {
             reading.end(self);
@@ -168,47 +171,53 @@ const MAX_EXCHANGE: u32 = 64;
 /// The reading of a body that is long enough for the copy tuner.
 struct Reading {
     bytes: usize,
-    /// Bytes that were written while this rank had a large message of its own to send.
-    before: usize,
+    /// Bytes that were written while this rank had a large message of its own to send; `None` for
+    /// a part of an announced message.
+    before: Option<usize>,
     begun: Instant,
+    /// Time of waiting for the sender; `None`: it is not taken.
+    waited: Option<Duration>,
 }
 
 impl Reading {
-    /// `accounted`: the large posts of this rank for which a body has come from the peer; `posts`:
-    /// all of them.
+    /// `written`: bytes that are written. `accounted`: the large posts of this rank for which a
+    /// body has come from the peer; `posts`: all of them.
     #[inline(never)]
-    fn begin(
-        descriptor: Descriptor,
-        (accounted, posts): (&mut u32, u32),
-        watermark: &AtomicU32,
-    ) -> Reading {
+    fn begin(bytes: usize, written: usize, (accounted, posts): (&mut u32, u32)) -> Reading {
         let left = posts.wrapping_sub(*accounted).min(MAX_EXCHANGE);
         *accounted = posts.wrapping_sub(left.saturating_sub(1));
-        let bytes = descriptor.len as usize;
-        let written = |base| Watermark::new(watermark, base).written().min(bytes);
-        let before = if left > 0 { descriptor.base.map_or(bytes, written) } else { 0 };
-        Reading { bytes, before, begun: Instant::now() }
+        let before = if left > 0 { written } else { 0 };
+        let waited = (before > 0).then_some(Duration::ZERO);
+        Reading { bytes, before: Some(before), begun: Instant::now(), waited }
+    }
+
+    /// As `begin`, for a part of an announced message.
+    fn begin_part(bytes: usize, is_exchange: bool) -> Reading {
+        let waited = is_exchange.then_some(Duration::ZERO);
+        Reading { bytes, before: None, begun: Instant::now(), waited }
     }
 
     #[inline(never)]
-    fn end(&self, from: &mut Inbound) {
-        let cost = copy_tuner::cost_of_two(self.begun.elapsed(), self.before, self.bytes);
-        if let Some(class) = copy_tuner::class_of(self.bytes as u64) {
-            from.record_copies(class, Copies::Two, cost);
+    fn end(self, from: &mut Inbound) {
+        let (all, bytes) = (self.begun.elapsed(), self.bytes);
+        let time = ReadTime::new(all, self.waited.unwrap_or_default());
+        let Some(before) = self.before else { return from.large.push(time, bytes) };
+        if let Some(class) = copy_tuner::class_of(bytes as u64) {
+            from.record_copies(class, Copies::Two, copy_tuner::cost_of_two(time, before, bytes));
         }
     }
 }
 
 /// Hands over a frame whose body is external. Returns the bytes of the sender's bounce pool that
-/// are free after it, and the read cost to report.
+/// are free after it, and the read cost to report. Records in `reading` how long it has waited.
 #[inline(always)]
 fn deliver(
     (peer, local): (Peer, u32),
-    (frame, descriptor): (&Frame<'_>, Descriptor),
-    watermark: &AtomicU32,
+    (frame, descriptor, watermark): (&Frame<'_>, Descriptor, &AtomicU32),
     pool: &mut Option<RemotePool>,
     bodies: &mut Bodies<'_>,
     sink: &mut impl Sink,
+    reading: &mut Option<Reading>,
 ) -> Result<(u32, Option<u64>), PeerFailed> {
     let remote = match pool {
         Some(remote) => remote,
@@ -221,8 +230,13 @@ fn deliver(
         None => sink.frame(peer, &frame.header, body),
         Some(base) => {
             let by_lines = method::copies_by_lines(body.len(), descriptor.tag.is_some());
-            let pipelined = PipelinedBody::new(body, Watermark::new(watermark, base), by_lines);
+            let watermark = Watermark::new(watermark, base);
+            let waited = reading.as_ref().and_then(|reading| reading.waited);
+            let pipelined = PipelinedBody::new(body, watermark, by_lines, waited);
             sink.frame(peer, &frame.header, &pipelined);
+            if let Some(reading) = reading {
+                reading.waited = pipelined.waited();
+            }
             if descriptor.tag.is_some() {
                 // The receive may be shorter than the body: wait for the sender to finish before
                 // the block is reused.

@@ -75,7 +75,8 @@ fn loom_chunks_are_read_after_they_are_written() {
             let sender = thread::spawn(move || theirs.send(1, base));
             shared.wait_for(1);
             let bytes = [0; LEN];
-            let body = PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, base), false);
+            let body =
+                PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, base), false, None);
             let mut next = 0;
             body.for_each_chunk(LEN, |at, chunk| {
                 assert_eq!(at, next, "chunks come in order");
@@ -98,7 +99,7 @@ fn loom_a_shorter_receive_reuses_the_block_after_the_sender_is_done() {
         let sender = thread::spawn(move || theirs.send(1, 7));
         shared.wait_for(1);
         let bytes = [0; LEN];
-        let body = PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, 7), false);
+        let body = PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, 7), false, None);
         body.for_each_chunk(CHUNK, |at, _| assert_eq!(shared.read(at), 1));
         body.wait_all();
         (0..LEN).step_by(CHUNK).for_each(|at| shared.write(at, 2));
@@ -127,7 +128,8 @@ fn loom_the_watermark_of_one_body_does_not_uncover_the_next() {
             shared.wait_for(frame);
             let base = base.wrapping_add((frame - 1) * LEN as u32);
             let bytes = [0; LEN];
-            let body = PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, base), false);
+            let body =
+                PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, base), false, None);
             body.for_each_chunk(LEN, |at, chunk| {
                 for part in (at..at + chunk.len()).step_by(CHUNK) {
                     assert_eq!(shared.read(part), frame, "of another body");
