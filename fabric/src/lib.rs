@@ -22,7 +22,7 @@ pub mod transport;
 pub mod user_buf;
 pub mod valgrind;
 
-pub use body::Body;
+pub use body::{Body, Cut};
 pub use coll_segment::CollSegment;
 pub use endpoint::Endpoint;
 pub use header::{Collective, CollectiveKind, Header, Kind};

@@ -119,14 +119,23 @@ impl Comm {
     }
 
     /// Makes an intracommunicator of the local group, for the library's collectives within it. It
-    /// shares the context; the source distinguishes traffic between the groups.
+    /// shares the context; the source distinguishes traffic between the groups. It has the same
+    /// hints: plans of its calls and of the user's are cached together.
     #[must_use]
     pub fn local(&self) -> Comm {
         Comm {
             coll_segment: self.coll_segment.clone(),
             latest_call: self.latest_call.clone(),
+            info: self.info.clone(),
             ..self.derive(self.context, self.rank, self.group.clone())
         }
+    }
+
+    /// Makes what pending receives need of a communicator that is freed: its context and members.
+    #[must_use]
+    pub fn remains(&self) -> Comm {
+        let remote = self.remote.clone();
+        Comm { remote, ..self.derive(self.context, self.rank, self.group.clone()) }
     }
 
     /// Sets the context id of a communicator that was made before the agreement.

@@ -25,13 +25,9 @@ impl Engine {
             }
             None => {
                 let sequence = self.count_arrival(from);
-                self.park(
-                    from,
-                    sequence,
-                    header,
-                    head.bytes,
-                    Content::Eager(Data::copy(data.wait_all())),
-                );
+                // A message that was cut is none.
+                let Ok(data) = data.wait_all() else { return };
+                self.park(from, sequence, header, head.bytes, Content::Eager(Data::copy(data)));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! receive waits for is the communicator's knowledge: its owner calls
 //! [`Engine::fail_receives`] while [`Engine::failed_peers`] is not empty.
 
-use fabric::{PeerFailed, RequestId};
+use fabric::{Peer, PeerFailed, RequestId};
 
 use crate::engine::Engine;
 use crate::fault::Fault;
@@ -73,6 +73,14 @@ impl Engine {
         for id in of_peer {
             self.fail_request(id, lost);
         }
+    }
+
+    /// Fails a receive whose message was cut: the peer has ended.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fail_cut(&mut self, id: RequestId, peer: Peer) {
+        let why = "its process has ended while it wrote the message".into();
+        self.requests.fail(id, Fault::PeerFailed(PeerFailed { peer, why }));
     }
 
     fn fail_request(&mut self, id: RequestId, lost: &PeerFailed) {

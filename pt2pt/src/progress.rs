@@ -162,7 +162,11 @@ impl Sink for Engine {
         match header.kind {
             Kind::Eager => self.eager_arrived(from, header, body),
             Kind::Data => self.data_arrived(from, header, body),
-            _ => self.other_frame(from, header, body.wait_all()),
+            _ => {
+                if let Ok(body) = body.wait_all() {
+                    self.other_frame(from, header, body);
+                }
+            }
         }
     }
 

@@ -148,9 +148,12 @@ impl Engine {
         let request = self.requests.held(id);
         request.accept(from, head);
         let by_lines = data.by_lines();
-        data.for_each_chunk(request.bytes as usize, |at, part| {
+        let stored = data.for_each_chunk(request.bytes as usize, |at, part| {
             request.buffer.unpack_part(at as u64, part, by_lines)
         });
+        if stored.is_err() {
+            return self.fail_cut(id, from);
+        }
         request.state = State::Done { cancelled: false, recallable: false };
         if request.detached {
             self.requests.free(id);

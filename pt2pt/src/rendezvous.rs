@@ -181,9 +181,13 @@ impl Engine {
             return;
         }
         let by_lines = data.by_lines();
-        data.for_each_chunk(data.len(), |at, part| {
+        let stored = data.for_each_chunk(data.len(), |at, part| {
             request.buffer.unpack_part(header.length + at as u64, part, by_lines)
         });
+        if stored.is_err() {
+            // The request fails with its peer.
+            return;
+        }
         *got += data.len() as u64;
         if *got >= request.bytes {
             if let State::Hybrid { .. } = request.state {

@@ -216,7 +216,7 @@ impl Default for Engine {
 
 impl Sink for Engine {
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
+        let Ok(body) = body.wait_all() else { return };
         match header.kind {
             Kind::RmaPut => self.put_arrived(from, header, body),
             Kind::RmaGet => self.get_arrived(from, header, body),

@@ -16,11 +16,18 @@ pub use crate::split::split;
 
 impl Process {
     /// Removes a communicator, as the last part of MPI_Comm_free. Neither running operations nor
-    /// persistent collectives, which may start again (MPI-5.0 §7.4.3), need it any more.
+    /// persistent collectives, which may start again (MPI-5.0 §7.4.3), need it any more. Only if a
+    /// peer fails, its members are asked for once more: can the pending receives still end?
     pub fn forget_comm(&mut self, handle: usize) -> Result<()> {
         let comm = self.comms.remove(handle as u64);
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
-        self.core()?.planner.get_mut().forget(&comm);
+        let core = self.core()?;
+        core.planner.get_mut().forget(&comm);
+        if core.job.survives_failures() {
+            let Core { stack, freed, .. } = core;
+            freed.push(comm.remains());
+            freed.retain(|comm| stack.pt2pt().is_in_use(2 * comm.context()));
+        }
         Ok(())
     }
 }

@@ -35,10 +35,10 @@ impl Process {
     pub(crate) fn handle_incidents(&mut self) -> Incidents {
         let Process { core, comms, .. } = self;
         let Some(core) = core else { return Incidents::Nothing };
-        let Core { stack, collectives, world, comm_self, .. } = &mut **core;
+        let Core { stack, collectives, world, comm_self, freed, .. } = &mut **core;
         let has_notices = stack.pt2pt().has_notices();
         let passed = |context: u64| {
-            let made = comms.iter().map(|(_, comm)| comm);
+            let made = comms.iter().map(|(_, comm)| comm).chain(&*freed);
             let mut all = [&*world, &*comm_self].into_iter().chain(made);
             let comm = all.find(|comm| 2 * comm.context() + 1 == context)?;
             let segment = comm.coll_segment().cloned();
@@ -87,14 +87,14 @@ impl Process {
     pub(crate) fn fail_unreachable(&mut self) -> bool {
         let Process { core, comms, .. } = self;
         let Some(core) = core else { return false };
-        let Core { stack, world, comm_self, .. } = &mut **core;
+        let Core { stack, world, comm_self, freed, .. } = &mut **core;
         let failed = stack.pt2pt().failed_peers().to_vec();
         stack.pt2pt().fail_receives(|context, source| {
             if context_id::is_control(context) {
                 return find_failed(&failed, Peer(source?));
             }
             let is_it = |comm: &&Comm| context == 2 * comm.context();
-            let made = comms.iter().map(|(_, comm)| comm);
+            let made = comms.iter().map(|(_, comm)| comm).chain(&*freed);
             let comm = [&*world, &*comm_self].into_iter().chain(made).find(is_it)?;
             find_failed(&failed, comm.missing(source, |peer| find_failed(&failed, peer).is_some())?)
         })

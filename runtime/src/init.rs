@@ -160,6 +160,7 @@ impl Core {
             coll_segments: CollSegments::new(job.rank, &thresholds),
             proposals: 0,
             channels: 0,
+            freed: Vec::new(),
             unannounced: Vec::new(),
             job,
         };
@@ -229,9 +230,13 @@ fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport
         shm_transport::permit_descendants_of(ancestor);
     }
     let peers = job.local_ranks().iter().copied().map(Peer).collect();
-    let in_mpi =
-        (0..job.local_size).map(|local| job.status_page().entry(local).current_call()).collect();
-    Ok(Some(ShmTransport::new(segment, settings, peers, in_mpi)))
+    let entries = || (0..job.local_size).map(|local| job.status_page().entry(local));
+    let in_mpi = entries().map(|entry| entry.current_call()).collect();
+    let mut transport = ShmTransport::new(segment, settings, peers, in_mpi);
+    if job.survives_failures() {
+        transport.watch_ends(entries().map(|entry| entry.ended()).collect());
+    }
+    Ok(Some(transport))
 }
 
 /// Returns the size of a bounce pool whose lines have left the caches of both sides before they are

@@ -117,6 +117,9 @@ pub struct Core {
     pub(crate) coll_segments: CollSegments,
     /// The number of the last proposal of a context id; see `contexts`.
     pub proposals: u64,
+    /// What remains of communicators that were freed while receives were pending, in a job that
+    /// survives failures.
+    pub(crate) freed: Vec<Comm>,
     /// How many channels this process has named; see `partitions`.
     pub(crate) channels: u64,
     /// Active partitioned receives whose senders have not announced themselves.

@@ -42,7 +42,11 @@ impl Sink for Protocols {
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         match header.kind.protocol() {
             ProtocolId::Pt2pt => self.pt2pt.frame(from, header, body),
-            ProtocolId::Rma => self.rma_frame(from, header, body.wait_all()),
+            ProtocolId::Rma => {
+                if let Ok(body) = body.wait_all() {
+                    self.rma_frame(from, header, body);
+                }
+            }
         }
     }
 

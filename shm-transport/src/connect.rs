@@ -117,6 +117,12 @@ impl ShmTransport {
         }
     }
 
+    /// Tells this rank where it finds that others have ended, in a job that goes on without them:
+    /// words that are not 0 then, in the order of the segment's ranks.
+    pub fn watch_ends(&mut self, ended: Vec<&'static AtomicU32>) {
+        self.peers.ended = ended;
+    }
+
     /// The memory that this host's ranks share.
     pub fn segment(&self) -> &Segment {
         &self.segment

@@ -20,6 +20,8 @@ pub(crate) struct LocalPeers {
     by_world: Vec<u32>,
     /// By local rank: not 0 while it is in a call of the library. Empty if not known.
     in_mpi: Vec<&'static AtomicU32>,
+    /// By local rank: not 0 once its process has ended. Empty if not known.
+    pub ended: Vec<&'static AtomicU32>,
 }
 
 impl LocalPeers {
@@ -29,7 +31,7 @@ impl LocalPeers {
         for (local, peer) in (0..).zip(&by_local) {
             by_world[peer.0 as usize] = local;
         }
-        LocalPeers { by_local, by_world, in_mpi }
+        LocalPeers { by_local, by_world, in_mpi, ended: Vec::new() }
     }
 
     /// Returns the number of ranks of this host.

@@ -11,12 +11,13 @@
 //! - The other side is not trusted: an impossible watermark reads as the whole body, all of which
 //!   is memory.
 //!
-//! This module does not detect a sender that has died: the launcher ends the job.
+//! A reader that has waited for long looks whether the sender's process has ended, where the job
+//! goes on without it. Otherwise the launcher ends the job.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use fabric::Body;
+use fabric::{Body, Cut};
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -63,18 +64,25 @@ impl<'a> Watermark<'a> {
         self.word.load(Ordering::Relaxed).wrapping_sub(self.base) as usize
     }
 
-    /// Waits until more than `have` bytes are written; returns how many are.
+    /// Waits until more than `have` bytes are written; returns how many are. An error if the
+    /// process that writes them has ended, as `ended` says.
     #[inline]
-    fn wait(&self, have: usize) -> usize {
-        let mut polls = 0;
+    fn wait(&self, have: usize, ended: Option<&AtomicU32>) -> Result<usize, Cut> {
+        let (mut polls, mut has_ended) = (0, false);
         loop {
             // Acquire: the bytes below the count are written.
             let written = self.word.load(Ordering::Acquire).wrapping_sub(self.base) as usize;
             if written > have {
-                return written;
+                return Ok(written);
+            }
+            if has_ended {
+                return Err(Cut);
             }
             polls += 1;
             back_off(polls);
+            // Acquire: the next look at the watermark finds what the process has written last.
+            has_ended = polls >= YIELD_POLLS
+                && ended.is_some_and(|ended| ended.load(Ordering::Acquire) != 0);
         }
     }
 }
@@ -104,6 +112,9 @@ pub(crate) struct PipelinedBody<'a> {
     by_lines: bool,
     /// Time of waiting for the sender; `None`: it is not taken.
     waited: Cell<Option<Duration>>,
+    /// Not 0 once the sender's process has ended, if that is known.
+    ended: Option<&'a AtomicU32>,
+    is_cut: Cell<bool>,
 }
 
 impl<'a> PipelinedBody<'a> {
@@ -116,7 +127,13 @@ impl<'a> PipelinedBody<'a> {
         by_lines: bool,
         waited: Option<Duration>,
     ) -> PipelinedBody<'a> {
-        PipelinedBody { bytes, watermark, by_lines, waited: Cell::new(waited) }
+        let (waited, is_cut) = (Cell::new(waited), Cell::new(false));
+        PipelinedBody { bytes, watermark, by_lines, waited, ended: None, is_cut }
+    }
+
+    /// The same body; `ended` is not 0 once the sender's process has ended, if that is known.
+    pub(crate) fn until(self, ended: Option<&'a AtomicU32>) -> PipelinedBody<'a> {
+        PipelinedBody { ended, ..self }
     }
 
     /// Returns how long the reader has waited for bytes to be written, if that is taken.
@@ -124,22 +141,28 @@ impl<'a> PipelinedBody<'a> {
         self.waited.get()
     }
 
+    /// Returns whether a wait has found that the sender will not write all of it.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
     /// Waits as the watermark does.
     #[inline]
-    fn wait(&self, have: usize) -> usize {
-        match self.waited.get() {
-            None => self.watermark.wait(have),
+    fn wait(&self, have: usize) -> Result<usize, Cut> {
+        let written = match self.waited.get() {
+            None => self.watermark.wait(have, self.ended),
             Some(before) => self.wait_timed(have, before),
-        }
+        };
+        written.inspect_err(|Cut| self.is_cut.set(true))
     }
 
     #[inline(never)]
-    fn wait_timed(&self, have: usize, before: Duration) -> usize {
+    fn wait_timed(&self, have: usize, before: Duration) -> Result<usize, Cut> {
         if self.watermark.written() > have {
-            return self.watermark.wait(have);
+            return self.watermark.wait(have, self.ended);
         }
         let begun = Instant::now();
-        let written = self.watermark.wait(have);
+        let written = self.watermark.wait(have, self.ended);
         self.waited.set(Some(before + begun.elapsed()));
         written
     }
@@ -150,20 +173,21 @@ impl Body for PipelinedBody<'_> {
         self.bytes.len()
     }
 
-    fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) {
+    fn for_each_chunk(&self, len: usize, mut take: impl FnMut(usize, &[u8])) -> Result<(), Cut> {
         let mut done = 0;
         while done < len {
-            let written = self.wait(done).min(len);
+            let written = self.wait(done)?.min(len);
             take(done, &self.bytes[done..written]);
             done = written;
         }
+        Ok(())
     }
 
-    fn wait_all(&self) -> &[u8] {
+    fn wait_all(&self) -> Result<&[u8], Cut> {
         if let Some(last) = self.bytes.len().checked_sub(1) {
-            self.wait(last);
+            self.wait(last)?;
         }
-        self.bytes
+        Ok(self.bytes)
     }
 
     fn is_arriving(&self) -> bool {
@@ -187,16 +211,29 @@ mod tests {
         let body = PipelinedBody::new(&bytes, watermark, false, None);
         watermark.advance(30);
         let mut chunks = Vec::new();
-        body.for_each_chunk(80, |at, chunk| {
+        let all = body.for_each_chunk(80, |at, chunk| {
             chunks.push((at, chunk.len()));
             watermark.advance(at + chunk.len() + 25);
         });
+        assert_eq!(all, Ok(()));
         assert_eq!(chunks, [(0, 30), (30, 25), (55, 25)]);
         watermark.advance(100);
-        assert_eq!(body.wait_all(), [7; 100]);
-        assert!(
-            PipelinedBody::new(&[], Watermark::new(&word, 0), true, None).wait_all().is_empty()
-        );
+        assert_eq!(body.wait_all(), Ok(&bytes[..]));
+        let empty = PipelinedBody::new(&[], Watermark::new(&word, 0), true, None);
+        assert_eq!(empty.wait_all(), Ok(&[][..]));
+    }
+
+    #[test]
+    fn a_body_whose_sender_has_ended_is_cut_where_it_was_not_written() {
+        let (bytes, word, ended) = ([7; 100], AtomicU32::new(40), AtomicU32::new(1));
+        let body =
+            PipelinedBody::new(&bytes, Watermark::new(&word, 0), false, None).until(Some(&ended));
+        assert!(body.for_each_chunk(40, |_, _| ()).is_ok() && !body.is_cut());
+        let mut chunks = Vec::new();
+        let all = body.for_each_chunk(100, |at, chunk| chunks.push((at, chunk.len())));
+        assert!(all == Err(Cut) && body.is_cut() && chunks == [(0, 40)]);
+        word.store(100, Ordering::Relaxed);
+        assert_eq!(body.wait_all(), Ok(&bytes[..]));
     }
 
     #[test]

@@ -52,6 +52,7 @@ impl ShmTransport {
                     segment: &self.segment,
                     blocks: &mut self.blocks,
                     large_posts: self.large_posts,
+                    ended: &self.peers.ended,
                 };
                 if let Err(failed) = inbound.take(self.has_membarrier, &mut bodies, sink) {
                     self.inbound.remove(at);
@@ -85,6 +86,8 @@ struct Bodies<'a> {
     blocks: &'a mut BodyBlocks,
     /// See [`ShmTransport::large_posts`].
     large_posts: u32,
+    /// See [`ShmTransport::watch_ends`].
+    ended: &'a [&'static AtomicU32],
 }
 
 impl Inbound {
@@ -226,13 +229,15 @@ fn deliver(
             pool.insert(RemotePool::new(memory))
         }
     };
+    let mut is_cut = false;
+    let ended = bodies.ended.get(local as usize).copied();
     let mut hand_over = |body: &[u8]| match descriptor.base {
         None => sink.frame(peer, &frame.header, body),
         Some(base) => {
             let by_lines = method::copies_by_lines(body.len(), descriptor.tag.is_some());
             let watermark = Watermark::new(watermark, base);
             let waited = reading.as_ref().and_then(|reading| reading.waited);
-            let pipelined = PipelinedBody::new(body, watermark, by_lines, waited);
+            let pipelined = PipelinedBody::new(body, watermark, by_lines, waited).until(ended);
             sink.frame(peer, &frame.header, &pipelined);
             if let Some(reading) = reading {
                 reading.waited = pipelined.waited();
@@ -240,20 +245,29 @@ fn deliver(
             if descriptor.tag.is_some() {
                 // The receive may be shorter than the body: wait for the sender to finish before
                 // the block is reused.
-                pipelined.wait_all();
+                let _ = pipelined.wait_all();
             }
+            is_cut = pipelined.is_cut();
         }
     };
     let Some(tag) = descriptor.tag else {
         let cost = remote.read(descriptor, &mut hand_over).ok_or_else(|| out_of_bounds(peer))?;
-        return Ok((descriptor.len, cost));
+        return if is_cut { Err(cut(peer)) } else { Ok((descriptor.len, cost)) };
     };
     let own = bodies.blocks.own_memory();
     let block = RecycledBlock::arrived(tag, descriptor, remote.memory(), own)
         .ok_or_else(|| out_of_bounds(peer))?;
     hand_over(block.body(descriptor.len as usize));
+    if is_cut {
+        return Err(cut(peer));
+    }
     bodies.blocks.adopt(local, block);
     Ok((0, None))
+}
+
+#[cold]
+fn cut(peer: Peer) -> PeerFailed {
+    PeerFailed { peer, why: "its process has ended while it wrote a message".into() }
 }
 
 #[cold]

@@ -41,7 +41,7 @@ struct Recorder {
 
 impl Sink for Recorder {
     fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
+        let body = body.wait_all().unwrap();
         match header.kind {
             Kind::Eager => {
                 assert_eq!(header.length, self.frames, "a frame is missing or came twice");

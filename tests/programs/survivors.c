@@ -1,9 +1,11 @@
 /* Rank 1 dies, and the job goes on (mpiexec --on-failure continue): survivors WHEN [daemon], where
- * the others receive from it, are in a collective, poll, or compute meanwhile. Operations with it
+ * the others receive from it, are in a collective, poll, compute meanwhile, or receive a message
+ * in the middle of which it dies. Operations with it
  * fail with MPI_ERR_PROC_ABORTED, pending and new ones; all others work, also in a communicator of
  * the survivors. With `daemon` it kills the process that started it, and with it its host. */
 #include "check.h"
 #include <signal.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,16 +33,31 @@ static void die(int kills_daemon)
         sleep(1);
 }
 
-static void wait_for_the_end(const char *when)
+/* Sends what it may read half of. */
+static void die_in_a_message(void)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    char *half = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(half + page, page, PROT_NONE);
+    MPI_Send(half, 2 * page, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    FAIL("it has sent what it may not read");
+}
+
+static void wait_for_the_end(const char *when, MPI_Comm twin)
 {
     int value = 0, flag = 0, sum;
-    MPI_Request requests[2];
+    MPI_Request requests[3];
     if (strcmp(when, "receive") == 0) {
+        MPI_Irecv(&sum, 1, MPI_INT, VICTIM, 2, twin, &requests[2]);
+        MPI_Comm_free(&twin);
         MPI_Irecv(&value, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD, &requests[0]);
         MPI_Isend(large, LARGE, MPI_INT, VICTIM, 3, MPI_COMM_WORLD, &requests[1]);
         LOST(MPI_Recv(&value, 1, MPI_INT, VICTIM, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         LOST(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
         LOST(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+        LOST(MPI_Wait(&requests[2], MPI_STATUS_IGNORE));
+    } else if (strcmp(when, "message") == 0) {
+        LOST(MPI_Recv(large, LARGE, MPI_INT, VICTIM, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     } else if (strcmp(when, "collective") == 0) {
         LOST(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     } else if (strcmp(when, "poll") == 0) {
@@ -87,15 +104,18 @@ static void go_on(void)
 int main(int argc, char **argv)
 {
     int value = 0, sum;
-    MPI_Comm copy;
+    MPI_Comm twin, copy;
     start(&argc, &argv);
-    CHECK(argc > 1 && ranks > 1, "survivors receive|collective|poll|compute [daemon], on 2 ranks or more");
+    CHECK(argc > 1 && ranks > 1, "survivors receive|collective|poll|compute|message [daemon], on 2 ranks or more");
     let_errors_return();
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == VICTIM && strcmp(argv[1], "message") == 0)
+        die_in_a_message();
     if (rank == VICTIM)
         die(argc > 2);
-    wait_for_the_end(argv[1]);
+    wait_for_the_end(argv[1], twin);
     LOST(MPI_Send(&value, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD));
     LOST(MPI_Ssend(&value, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD));
     LOST(MPI_Recv(&value, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));

@@ -77,7 +77,7 @@ struct Told {
 
 impl Sink for Told {
     fn frame(&mut self, from: Peer, _: &Header, body: &(impl Body + ?Sized)) {
-        self.frames.push((from, body.wait_all().to_vec()));
+        self.frames.push((from, body.wait_all().unwrap().to_vec()));
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {

@@ -38,7 +38,7 @@ struct Inbox {
 
 impl Sink for Inbox {
     fn frame(&mut self, from: Peer, _: &Header, body: &(impl Body + ?Sized)) {
-        self.frames.push((from, body.wait_all()[0]));
+        self.frames.push((from, body.wait_all().unwrap()[0]));
     }
 
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}

@@ -425,7 +425,8 @@ impl Sink for Numbered {
         assert_eq!(header.length, self.0, "not the next frame");
         body.for_each_chunk(body.len(), |_, part| {
             assert!(part.iter().all(|&byte| u64::from(byte) == self.0), "another frame's body");
-        });
+        })
+        .unwrap();
         self.0 += 1;
     }
 

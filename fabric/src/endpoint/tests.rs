@@ -22,7 +22,7 @@ struct Inbox {
 
 impl Sink for Inbox {
     fn frame(&mut self, from: Peer, _: &Header, body: &(impl Body + ?Sized)) {
-        self.frames.push((from.0, body.wait_all().to_vec()));
+        self.frames.push((from.0, body.wait_all().unwrap().to_vec()));
     }
 
     fn transferred(&mut self, token: u64, outcome: Result<(), PeerFailed>) {

@@ -12,7 +12,7 @@ struct Recorder {
 
 impl Sink for Recorder {
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
+        let body = body.wait_all().unwrap();
         self.frames.push((from.0, header.length, body.to_vec()));
     }
 

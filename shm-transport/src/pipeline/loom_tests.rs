@@ -84,7 +84,8 @@ fn loom_chunks_are_read_after_they_are_written() {
                 for part in (at..next).step_by(CHUNK) {
                     assert_eq!(shared.read(part), 1);
                 }
-            });
+            })
+            .unwrap();
             assert_eq!(next, LEN);
             sender.join().unwrap();
         });
@@ -100,8 +101,8 @@ fn loom_a_shorter_receive_reuses_the_block_after_the_sender_is_done() {
         shared.wait_for(1);
         let bytes = [0; LEN];
         let body = PipelinedBody::new(&bytes, Watermark::new(&shared.watermark, 7), false, None);
-        body.for_each_chunk(CHUNK, |at, _| assert_eq!(shared.read(at), 1));
-        body.wait_all();
+        body.for_each_chunk(CHUNK, |at, _| assert_eq!(shared.read(at), 1)).unwrap();
+        body.wait_all().unwrap();
         (0..LEN).step_by(CHUNK).for_each(|at| shared.write(at, 2));
         sender.join().unwrap();
     });
@@ -134,7 +135,8 @@ fn loom_the_watermark_of_one_body_does_not_uncover_the_next() {
                 for part in (at..at + chunk.len()).step_by(CHUNK) {
                     assert_eq!(shared.read(part), frame, "of another body");
                 }
-            });
+            })
+            .unwrap();
             read.store(frame, Ordering::Release);
         }
         sender.join().unwrap();

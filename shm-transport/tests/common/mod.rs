@@ -29,7 +29,7 @@ pub struct Inbox {
 
 impl Sink for Inbox {
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
+        let body = body.wait_all().unwrap();
         self.frames.push((from, *header, body.to_vec()));
     }
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {

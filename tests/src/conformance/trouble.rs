@@ -118,7 +118,7 @@ struct Spy {
 
 impl Sink for Spy {
     fn frame(&mut self, _: Peer, header: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
+        let body = body.wait_all().unwrap();
         self.ids.extend([header.context, header.length]);
         self.ids.extend(body.first_chunk().map(|id| u64::from_le_bytes(*id)));
         let surplus = self.ids.len().saturating_sub(30);

@@ -23,7 +23,8 @@ impl Sink for InOrder {
         assert_eq!(header.length, *next, "not the next frame of rank {}", from.0);
         body.for_each_chunk(body.len(), |_, part| {
             assert!(part.iter().all(|&byte| byte == *next as u8), "another frame's body");
-        });
+        })
+        .unwrap();
         *next += 1;
     }
 

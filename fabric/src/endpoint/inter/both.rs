@@ -344,7 +344,7 @@ impl<S: Sink> Sink for RouteSink<'_, S> {
     #[inline]
     fn frame(&mut self, from: Peer, header: &Header, body: &(impl Body + ?Sized)) {
         if header.kind == Kind::Route {
-            return self.keep_step(from, header, body.wait_all());
+            return body.wait_all().map_or((), |body| self.keep_step(from, header, body));
         }
         self.sink.frame(from, header, body);
     }

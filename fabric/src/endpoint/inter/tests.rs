@@ -17,7 +17,7 @@ struct Inbox(Vec<(u32, u8)>, Vec<u32>);
 
 impl Sink for Inbox {
     fn frame(&mut self, from: Peer, _: &Header, body: &(impl Body + ?Sized)) {
-        self.0.push((from.0, body.wait_all()[0]));
+        self.0.push((from.0, body.wait_all().unwrap()[0]));
     }
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
     fn peer_failed(&mut self, failed: PeerFailed) {

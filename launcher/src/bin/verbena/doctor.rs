@@ -248,8 +248,9 @@ struct Received {
 
 impl Sink for Received {
     fn frame(&mut self, _: Peer, _: &Header, body: &(impl Body + ?Sized)) {
-        let body = body.wait_all();
-        self.body = body.to_vec();
+        if let Ok(body) = body.wait_all() {
+            self.body = body.to_vec();
+        }
     }
 
     fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
