@@ -94,6 +94,7 @@ static void allocated(void)
     free_window(&win);
 }
 
+/* `noncontig`: the hint of all ranks, or "first": only rank 0 has it. */
 static void shared(const char *noncontig)
 {
     int *base, *theirs, unit;
@@ -101,7 +102,9 @@ static void shared(const char *noncontig)
     MPI_Aint size = rank % 4 == 3 ? 0 : 1000 * sizeof(int), found;
     MPI_Info info;
     MPI_Info_create(&info);
-    MPI_Info_set(info, "alloc_shared_noncontig", noncontig);
+    int is_first = strcmp(noncontig, "first") == 0;
+    if (!is_first || rank == 0)
+        MPI_Info_set(info, "alloc_shared_noncontig", is_first ? "true" : noncontig);
     MPI_Win_allocate_shared(size, sizeof(int), info, MPI_COMM_WORLD, &base, &win);
     MPI_Info_free(&info);
     check_attributes(win, base, size, sizeof(int), MPI_WIN_FLAVOR_SHARED);
@@ -116,7 +119,7 @@ static void shared(const char *noncontig)
         CHECK((found == 0) == (theirs == NULL), "%ld bytes at %p", (long)found, (void *)theirs);
         if (found == 0)
             continue;
-        if (strcmp(noncontig, "false") == 0 && expected)
+        if (strcmp(noncontig, "true") != 0 && expected)
             CHECK(theirs == expected, "the memory of rank %d is not adjacent", other);
         expected = theirs + found / sizeof(int);
         for (int i = 0; i < (int)(found / sizeof(int)); i++)
@@ -237,6 +240,7 @@ int main(int argc, char **argv)
     allocated();
     shared("false");
     shared("true");
+    shared("first");
     dynamic();
     misuse();
     return finish();

@@ -38,6 +38,8 @@ struct Members {
     local: Vec<u32>,
     /// Size and unit of each rank.
     extents: Vec<(u64, u64)>,
+    /// All ranks allow that their parts of the memory do not follow each other.
+    may_pad: bool,
 }
 
 impl Members {
@@ -116,8 +118,10 @@ fn no_memory(text: impl Into<String>) -> Error {
     Error::new(Class::NoMem, text)
 }
 
-/// Bytes of an exchange: a proposal, a size, a displacement unit, and an offer.
-const MEETING_BYTES: usize = 24 + Offer::BYTES;
+/// Where the offer lies in what a rank sends: after a proposal, a size, a displacement unit, and
+/// whether its part may be padded.
+const OFFER_AT: usize = 32;
+const MEETING_BYTES: usize = OFFER_AT + Offer::BYTES;
 
 /// Returns the members of a communicator without their extents.
 fn members_of(p: &mut Process, comm: usize) -> Result<Members> {
@@ -126,29 +130,33 @@ fn members_of(p: &mut Process, comm: usize) -> Result<Members> {
     let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(peer.0);
     let local = (0..).zip(comm.group().iter()).filter(is_local).map(|(rank, _)| rank);
     let (local, group, rank) = (local.collect(), comm.group().clone(), comm.rank());
-    Ok(Members { group, rank, local, extents: Vec::new() })
+    Ok(Members { group, rank, local, extents: Vec::new(), may_pad: true })
 }
 
 /// Makes the window's communicator, and exchanges what the ranks contribute. The offers are empty
 /// where they need the extents. Collective over `comm`.
 fn meet(comm: usize, request: &Request) -> Result<(usize, Members, Vec<Offer>)> {
     let mut mine = [0; MEETING_BYTES];
+    let may_pad = request.flavor != Flavor::Shared
+        || request.info.value("alloc_shared_noncontig")? == Some(b"true");
     let (mut members, proposal) = with(|p| {
         let members = members_of(p, comm)?;
         if !request.needs_extents() {
             let parts = parts(&members, request)?;
-            mine[24..].copy_from_slice(&offer(p, &members, &parts, request).encode());
+            mine[OFFER_AT..].copy_from_slice(&offer(p, &members, &parts, request).encode());
         }
         Ok((members, p.core()?.propose(true)))
     })?;
-    for (place, word) in mine.chunks_exact_mut(8).zip([proposal, request.size, request.unit]) {
+    let words = [proposal, request.size, request.unit, may_pad.into()];
+    for (place, word) in mine.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
     let all = exchange(comm, &mine)?;
     let word = |of: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| of[8 * at + i]));
     let each = || all.chunks_exact(MEETING_BYTES);
     members.extents = each().map(|one| (word(one, 1), word(one, 2))).collect();
-    let offers = each().map(|one| Offer::decode(&one[24..])).collect();
+    members.may_pad = each().all(|one| word(one, 3) != 0);
+    let offers = each().map(|one| Offer::decode(&one[OFFER_AT..])).collect();
     let inner = with(|p| {
         let agreed = p.core()?.agreed(each().map(|one| word(one, 0)));
         p.core()?.end_proposal(proposal, agreed);
@@ -165,13 +173,11 @@ fn parts(members: &Members, request: &Request) -> Result<Parts> {
     if request.flavor == Flavor::Create {
         bytes += (members.local.len() * Mailbox::BYTES) as u64;
     }
-    let is_noncontig = request.info.value("alloc_shared_noncontig")? == Some(b"true");
-    let pads = request.flavor != Flavor::Shared || is_noncontig;
     let mut offsets = Vec::with_capacity(members.local.len());
     for &rank in &members.local {
         offsets.push(bytes);
         let size = if request.needs_extents() { members.extents[rank as usize].0 } else { 0 };
-        let padded = if pads { size.checked_next_multiple_of(PAGE) } else { Some(size) };
+        let padded = if members.may_pad { size.checked_next_multiple_of(PAGE) } else { Some(size) };
         let end = padded.and_then(|size| bytes.checked_add(size));
         bytes = end.ok_or_else(|| no_memory("the window has more than 2^64 bytes"))?;
     }
