@@ -207,11 +207,10 @@ impl Active {
     /// Returns true if `advance` would progress by a collective segment, which no transport
     /// reports. Call it before a thread sleeps.
     pub fn has_segment_work<T: HybridGet>(&mut self, pt2pt: &mut Engine, endpoint: &mut T) -> bool {
-        let Active { live, entries, .. } = self;
-        let mut running = live.iter().filter_map(|&slot| entries[slot as usize].running.as_ref());
-        if running.any(Running::is_due) {
+        if self.running().any(Running::is_due) {
             return true;
         }
+        let Active { live, entries, .. } = self;
         live.iter().fold(false, |is_due, &slot| {
             entries[slot as usize]
                 .running
@@ -219,6 +218,11 @@ impl Active {
                 .is_some_and(|running| running.receive_mismatched(pt2pt, endpoint))
                 | is_due
         })
+    }
+
+    /// Returns those that run.
+    fn running(&self) -> impl Iterator<Item = &Running> {
+        self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref())
     }
 
     /// Returns how many are running.
@@ -233,11 +237,14 @@ impl Active {
         self.live.is_empty()
     }
 
+    /// Returns true while a collective with that context id on the wire runs.
+    pub fn is_in_use(&self, context: u64) -> bool {
+        self.running().any(|running| running.plan.context() == context)
+    }
+
     /// True when no member of a collective waits for this process.
     pub fn is_drained(&self) -> bool {
-        let mut live =
-            self.live.iter().filter_map(|&slot| self.entries[slot as usize].running.as_ref());
-        live.all(Running::has_arrived_in_all)
+        self.running().all(Running::has_arrived_in_all)
     }
 
     /// Ends the receives that wait for failed processes: the engine knows ranks, the plans know

@@ -409,6 +409,7 @@ mod tests {
         hints.set(objects::comm::COLL_RULES, "bcast=linear").unwrap();
         comm.set_first_hints(&hints).unwrap();
         assert_eq!(messages(&mut planner, &comm), 8);
+        assert_eq!(messages(&mut planner, &comm.local()), 8, "plans of both are cached together");
         assert_eq!(messages(&mut planner, &comm.duplicate(3)), 4, "hints are not inherited");
     }
 

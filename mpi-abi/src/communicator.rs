@@ -300,8 +300,12 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     let handle = unsafe { *comm };
     let context = with(|p| p.comm(handle.0).map(objects::Comm::context))?;
     block_on(|p| {
-        let pt2pt = p.stack()?.pt2pt();
-        (0..2).all(|part| !pt2pt.is_in_use(2 * context + part)).then_some(())
+        let core = p.core().ok()?;
+        // Collectives in a segment have no messages.
+        let is_over = |on_wire| {
+            !core.stack.pt2pt().is_in_use(on_wire) && !core.collectives.is_in_use(on_wire)
+        };
+        [2 * context, 2 * context + 1].into_iter().all(is_over).then_some(())
     });
     // SAFETY: the user's pointer.
     unsafe { comm_free(comm) }

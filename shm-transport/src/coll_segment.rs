@@ -427,7 +427,9 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
         self.mark_defined(round);
         let left = self.counting.arrive(round, signature);
         match (wakes, left) {
-            (Wakes::None, _) => {}
+            // Where nobody is known to be the last, nobody else wakes the others.
+            (Wakes::None, Some(_)) => {}
+            (Wakes::None, None) => self.notify(),
             (Wakes::Last(member), Some(1)) => self.notify_one(member),
             (Wakes::Last(_), Some(_)) => {}
             (Wakes::All | Wakes::Last(_), _) => self.notify(),

@@ -81,6 +81,23 @@ static void communicator_names(void)
     CHECK(!strcmp(name, "mine alone") && length == 10, "SELF is called %s now", name);
 }
 
+/* A disconnect waits for what was started, here a barrier in which rank 0 is late. */
+static void disconnected_in_barrier(void)
+{
+    MPI_Comm twin;
+    MPI_Request request;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begun = MPI_Wtime();
+    while (rank == 0 && MPI_Wtime() - begun < 0.05)
+        continue;
+    MPI_Ibarrier(twin, &request);
+    MPI_Request_free(&request);
+    MPI_Comm_disconnect(&twin);
+    double took = MPI_Wtime() - begun;
+    CHECK(ranks == 1 || took > 0.03, "a disconnect took %g s, and rank 0 is 0.05 s late", took);
+}
+
 /* A disconnect waits for what was started, here a send that is matched late. */
 static void disconnected(void)
 {
@@ -150,6 +167,7 @@ int main(int argc, char **argv)
         fortran();
     communicator_names();
     disconnected();
+    disconnected_in_barrier();
     error_classes();
     memory();
     MPI_Finalize();

@@ -28,14 +28,19 @@ use crate::shape::{Extent, Space, piece};
 const BLOCK_BYTES: u64 = 4 << 10;
 
 /// Returns whether it is an allreduce that commutes, laid out as in the user's memory, among few
-/// ranks.
+/// ranks, with elements of which each part of a slot holds one.
 pub fn can(args: &CollArgs, size: u32) -> bool {
     let CollArgs::Allreduce { input, .. } = args else { return false };
     (2..=FEW_FLAGS_RANKS).contains(&size)
         && args.commutes()
         && input.shape.gapless
-        && (1..=BLOCK_BYTES).contains(&input.shape.size)
+        && (1..=BLOCK_BYTES.min(distance(size))).contains(&input.shape.size)
         && input.count > 0
+}
+
+/// Returns the bytes from one part to the next in a slot.
+fn distance(size: u32) -> u64 {
+    (flags_slot_bytes(size) - first_part()) / u64::from(size - 1) / SLOT_ALIGN * SLOT_ALIGN
 }
 
 /// Writes this rank's part.
@@ -67,14 +72,13 @@ struct Pieces<'a> {
     input: Extent,
     output: Extent,
     count: u64,
-    /// Bytes from one part to the next in a slot.
+    /// See [`distance`].
     distance: u64,
 }
 
 impl Pieces<'_> {
     fn new(pos: Position<'_>, input: Extent, output: Extent) -> Pieces<'_> {
-        let space = flags_slot_bytes(pos.size) - first_part();
-        let distance = space / u64::from(pos.size - 1) / SLOT_ALIGN * SLOT_ALIGN;
+        let distance = distance(pos.size);
         let most = distance / input.shape.size * u64::from(pos.size);
         Pieces { pos, input, output, count: input.count.div_ceil(most), distance }
     }
@@ -146,4 +150,28 @@ impl Pieces<'_> {
 /// Bytes from the start of a slot to its first part, which begins a line.
 const fn first_part() -> u64 {
     SLOT_ALIGN - FLAGS_HEADER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::{Shape, Ty};
+
+    #[test]
+    fn elements_that_no_part_of_a_slot_holds_are_refused() {
+        let allreduce = |bytes| {
+            let extent = |space| Extent::new(space, Ty::BYTES, 16, Shape::gapless(bytes));
+            let [input, output] = [Space::Send, Space::Recv].map(extent);
+            CollArgs::Allreduce { input, output, commutative: true }
+        };
+        for size in 2..=FEW_FLAGS_RANKS {
+            for bytes in [1, 8, 2304, 2305, 3264, 3265, BLOCK_BYTES, BLOCK_BYTES + 1] {
+                let args = allreduce(bytes);
+                assert_eq!(can(&args, size), bytes <= BLOCK_BYTES.min(distance(size)));
+                if can(&args, size) {
+                    write(&mut Builder::new(), &args, Position::new(0, size));
+                }
+            }
+        }
+    }
 }
