@@ -6,6 +6,8 @@
 //! function from text to `Vec<Host>`. Names may have ranges (`n[01-16]`). This file opens no file
 //! and resolves no name.
 
+use std::net::IpAddr;
+
 use crate::host_list::expand;
 
 /// The largest number of slots of a host.
@@ -238,8 +240,15 @@ pub fn host_name() -> String {
 
 /// Returns true if `name` means this host, which needs no agent.
 pub fn is_this_host(name: &str) -> bool {
-    let own = host_name();
-    name == "localhost" || name == own || own.split('.').next() == Some(name)
+    name == "localhost" || is_same_host(name, &host_name())
+}
+
+/// Returns true for the same name. If one of the two has no domain, that of the other is ignored.
+fn is_same_host(name: &str, own: &str) -> bool {
+    // The first number of an address is no name.
+    let is_address = name.parse::<IpAddr>().is_ok();
+    let has_label = |full: &str, label: &str| full.split('.').next() == Some(label);
+    name == own || (!is_address && (has_label(own, name) || has_label(name, own)))
 }
 
 #[cfg(test)]
@@ -325,6 +334,22 @@ mod tests {
         }
         assert_eq!(overfull(&hosts, &[9, 9, 2]), None);
         assert_eq!(overfull(&hosts, &[0, 0, 3]).unwrap(), "3 ranks on c: its max_slots is 2");
+    }
+
+    #[test]
+    fn a_host_is_known_by_its_name_with_and_without_a_domain() {
+        for (name, own, is_same) in [
+            ("node7", "node7", true),
+            ("node7", "node7.cluster.example", true),
+            ("node7.cluster.example", "node7", true),
+            ("node7.cluster.example", "node7.cluster.example", true),
+            ("node7.other.example", "node7.cluster.example", false),
+            ("node8.cluster.example", "node7", false),
+            ("10.0.0.7", "10", false),
+            ("fe80::1", "fe80", false),
+        ] {
+            assert_eq!(is_same_host(name, own), is_same, "{name} on {own}");
+        }
     }
 
     #[test]
