@@ -24,9 +24,9 @@ const MAX_HOSTS: usize = 65_536;
 /// The agent of Slurm. `-u` passes each byte on at once; `--overlap` shares the job's processors.
 pub(crate) const SRUN: &str = "srun -u --quiet --overlap --mpi=none --cpu-bind=none --nodes=1 --ntasks=1 \
                     --nodelist={host} sh -c {command}";
-/// The agents of LSF and Grid Engine.
+/// The agents of LSF and Grid Engine. Both pass standard input on.
 pub(crate) const BLAUNCH: &str = "blaunch {host} {command}";
-pub(crate) const QRSH: &str = "qrsh -inherit -nostdin=no {host} {command}";
+pub(crate) const QRSH: &str = "qrsh -inherit {host} {command}";
 
 /// What a resource manager has given.
 #[derive(Clone, Debug, PartialEq, Eq)]
