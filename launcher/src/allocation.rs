@@ -3,7 +3,7 @@
 //! | manager | hosts and slots | how daemons start |
 //! |---|---|---|
 //! | Slurm | `SLURM_JOB_NODELIST`, `SLURM_TASKS_PER_NODE`, `SLURM_JOB_CPUS_PER_NODE` | srun |
-//! | Slurm, `-m arbitrary` | the file `SLURM_HOSTFILE`: a line for each task | srun |
+//! | Slurm, `-m arbitrary` | the file `SLURM_HOSTFILE`: a host for each task | srun |
 //! | PBS, Torque | the file `PBS_NODEFILE`: a line for each slot | ssh |
 //! | LSF | `LSB_DJOB_HOSTFILE`, or `LSB_MCPU_HOSTS`: `a 4 b 4` | blaunch |
 //! | Grid Engine | the file `PE_HOSTFILE`: host and slots on each line | qrsh |
@@ -27,6 +27,68 @@ pub(crate) const SRUN: &str = "srun -u --quiet --overlap --mpi=none --cpu-bind=n
 /// The agents of LSF and Grid Engine. Both pass standard input on.
 pub(crate) const BLAUNCH: &str = "blaunch {host} {command}";
 pub(crate) const QRSH: &str = "qrsh -inherit {host} {command}";
+
+/// Variables that srun takes as options of a step. Those of the job would confine the one task of a
+/// daemon's step to a part of the node, redirect its streams, or label its lines.
+pub(crate) const SRUN_OPTIONS: [&str; 36] = [
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_DISTRIBUTION",
+    "SLURM_DIST_PLANESIZE",
+    "SLURM_EXACT",
+    "SLURM_EXCLUSIVE",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GPU_BIND",
+    "SLURM_HINT",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_LABELIO",
+    "SLURM_MEM_BIND",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_NTASKS_PER_TRES",
+    "SLURM_RESV_PORTS",
+    "SLURM_SPREAD_JOB",
+    "SLURM_STDERRMODE",
+    "SLURM_STDINMODE",
+    "SLURM_STDOUTMODE",
+    "SLURM_THREADS",
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_TRES_BIND",
+    "SLURM_TRES_PER_TASK",
+    "SRUN_CPUS_PER_TASK",
+];
+
+/// Variables that are about one node: its devices, and its part in the job. A daemon keeps its own.
+pub(crate) const NODE_VARIABLES: [&str; 17] = [
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "SLURMD_NODENAME",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_GTIDS",
+    "SLURM_JOB_GPUS",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_PROCID",
+    "SLURM_STEP_GPUS",
+    "SLURM_TASK_PID",
+    "SLURM_TOPOLOGY_ADDR",
+];
 
 /// What a resource manager has given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +121,9 @@ pub fn find(
     };
     let (manager, hosts, agent) = if let Some(path) = set("SLURM_HOSTFILE") {
         // A host for each task. The ranks of a host are numbered consecutively here.
-        ("Slurm", one_slot_a_line(&file("SLURM_HOSTFILE", &path)?), Some(SRUN))
+        let text = file("SLURM_HOSTFILE", &path)?;
+        let invalid = |line| HostsError::new(format!("SLURM_HOSTFILE={path}: invalid {line:?}"));
+        ("Slurm", slurm_tasks(&text).map_err(invalid)?, Some(SRUN))
     } else if let Some(list) = set("SLURM_JOB_NODELIST") {
         ("Slurm", slurm(&list, &set)?, Some(SRUN))
     } else if let Some(path) = set("PBS_NODEFILE") {
@@ -127,6 +191,19 @@ fn repeated(text: &str) -> Option<Vec<u32>> {
     Some(counts)
 }
 
+/// Reads a file of Slurm with a host for each task, with commas between or on lines of their own.
+/// The error is a line that is none.
+fn slurm_tasks(text: &str) -> Result<Vec<Host>, &str> {
+    let mut hosts = Vec::new();
+    for line in text.lines().map(|line| line.trim().trim_end_matches(',')) {
+        if !line.is_empty() {
+            let names = expand(line).ok_or(line)?;
+            hosts.extend(names.into_iter().map(|name| Host::new(name, 1)));
+        }
+    }
+    Ok(hosts)
+}
+
 /// Reads a file with a host for each slot.
 fn one_slot_a_line(text: &str) -> Vec<Host> {
     let names = text.lines().map(str::trim).filter(|name| !name.is_empty());
@@ -189,6 +266,17 @@ mod tests {
         for wrong in ["n[1-", "n[2-1]", "n[a]", "a,,b", "n[1-99999999]", "x]"] {
             assert!(found(&[("SLURM_JOB_NODELIST", wrong)]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn slurm_lists_a_host_for_each_task_on_lines_or_with_commas() {
+        let expected = named(&[("a", 2), ("b", 1)]);
+        for text in ["a;b;a;", "a,b,a", "a,b,;a;", "a, b;a"] {
+            assert_eq!(hosts(&[("SLURM_HOSTFILE", text)]), expected, "{text}");
+        }
+        assert_eq!(hosts(&[("SLURM_HOSTFILE", "n[1-2],n2")]), named(&[("n1", 1), ("n2", 2)]));
+        let error = found(&[("SLURM_HOSTFILE", "a;b,,c")]).unwrap_err().to_string();
+        assert_eq!(error, "SLURM_HOSTFILE=a;b,,c: invalid \"b,,c\"");
     }
 
     #[test]

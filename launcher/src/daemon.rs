@@ -2,15 +2,18 @@
 //!
 //! An agent such as ssh starts the daemon with its standard input and output connected to its
 //! parent: the `mpiexec` that the user started, or a daemon ([`crate::tree`]). First the daemon
-//! reads the user's environment and working directory and executes itself anew with them. From then
-//! on everything is as if `mpiexec` had been started here, but events are sent to `mpiexec` and not
-//! judged ([`crate::job`]).
+//! reads the user's environment and working directory and executes itself anew with them. It keeps
+//! the variables that are about its own node ([`NODE_VARIABLES`]). From then on everything is as if
+//! `mpiexec` had been started here, but events are sent to `mpiexec` and not judged
+//! ([`crate::job`]).
 
+use std::env::var_os;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::io::Errno;
 
+use crate::allocation::NODE_VARIABLES;
 use crate::frames::{self, DAEMON_OPTION, ToHost, VERSION};
 use crate::hosts::host_name;
 use crate::job;
@@ -37,8 +40,9 @@ fn adopt_environment() -> Result<u8, String> {
         ToHost::Environment { version: VERSION, variables, folder } => {
             let program = std::env::current_exe()
                 .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
+            let own = NODE_VARIABLES.iter().filter_map(|name| Some((name, var_os(name)?)));
             let mut again = Command::new(program);
-            again.arg(INNER_OPTION).env_clear().envs(variables).current_dir(&folder);
+            again.arg(INNER_OPTION).env_clear().envs(variables).envs(own).current_dir(&folder);
             Err(format!("cannot run in {}: {}", folder.display(), again.exec()))
         }
         ToHost::Environment { version, .. } => Err(format!(

@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
+use crate::allocation::SRUN_OPTIONS;
 use crate::frames::DAEMON_OPTION;
 use crate::hosts::is_this_host;
 use crate::settings::DEFAULT_AGENT;
@@ -22,6 +23,8 @@ pub(super) fn command(host: &str, agent: Option<&str>, program: &Path) -> Result
     let (name, rest) = words.split_first().ok_or("--agent is empty: it must name a program")?;
     let mut command = Command::new(name);
     command.args(rest);
+    // The ranks get them from this process, with its environment.
+    SRUN_OPTIONS.iter().for_each(|name| _ = command.env_remove(name));
     Ok(command)
 }
 
