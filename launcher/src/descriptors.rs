@@ -45,11 +45,30 @@ pub(crate) fn reserve(file: BorrowedFd<'_>) -> Result<(OwnedFd, OwnedFd), Errno>
     Ok((occupy()?, high))
 }
 
-/// Raises our limit of open files as far as ranks and daemons need it. Returns the limit from
-/// before, for the ranks, if it was changed.
-pub(crate) fn raise_limit(ranks: u32, children: usize) -> Result<Option<libc::rlimit>, LimitError> {
-    let children = children as u64 * DESCRIPTORS_PER_CHILD;
-    let needed = u64::from(ranks) * DESCRIPTORS_PER_RANK + children + BASE_DESCRIPTORS;
+/// What needs descriptors in this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Users {
+    /// The ranks of this host.
+    pub(crate) ranks: u32,
+    /// The daemons that this process starts.
+    pub(crate) children: usize,
+    /// The files that output goes to.
+    pub(crate) output_files: u64,
+}
+
+impl Users {
+    /// Returns the number of descriptors that they need.
+    fn needed(self) -> u64 {
+        let ranks = u64::from(self.ranks) * DESCRIPTORS_PER_RANK;
+        let children = self.children as u64 * DESCRIPTORS_PER_CHILD;
+        ranks + children + self.output_files + BASE_DESCRIPTORS
+    }
+}
+
+/// Raises our limit of open files as far as its users need it. Returns the limit from before, for
+/// the ranks, if it was changed.
+pub(crate) fn raise_limit(users: Users) -> Result<Option<libc::rlimit>, LimitError> {
+    let needed = users.needed();
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= needed {

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
 
-use crate::descriptors::{LimitError, raise_limit, reserve};
+use crate::descriptors::{LimitError, Users, raise_limit, reserve};
 use crate::environment::{self, c_string};
 use crate::failure_policy::Exit;
 use crate::input::Input;
@@ -135,8 +135,9 @@ fn try_prepare<'a>(
         .map(|section| program::find(&section.program, section.directory.as_deref()));
     let files: Vec<CString> = files.collect::<Result<_, _>>()?;
     let local_size = settings.total_ranks();
-    let open_files =
-        raise_limit(local_size, children).map_err(|error| limit_too_low(local_size, &error))?;
+    let output_files = settings.output.files(local_size);
+    let open_files = raise_limit(Users { ranks: local_size, children, output_files })
+        .map_err(|error| limit_too_low(local_size, &error))?;
     let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
     let status_page = StatusPage::create(local_size, share.job)
         .map_err(|errno| refused("shared memory (memfd_create)", errno))?;

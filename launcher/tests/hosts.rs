@@ -428,6 +428,22 @@ fn standard_input_reaches_the_rank_that_wants_it() {
 }
 
 #[test]
+fn a_folder_gets_all_files_under_a_low_limit_of_open_files() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("output-of-hosts");
+    let _ = std::fs::remove_dir_all(&folder);
+    let (agent, mpiexec) = (agent(), env!("CARGO_BIN_EXE_mpiexec"));
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "ulimit -Sn 48; exec \"$@\"", "sh", mpiexec, "--agent", &agent]);
+    sh.args(["--hosts", "a:12,b:12", "--output", folder.to_str().unwrap(), "echo", "line"]);
+    let ran = finish(spawn(&mut sh));
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (0, "", ""), "{ran:?}");
+    for rank in 0..24 {
+        let text = std::fs::read_to_string(folder.join(format!("rank.{rank}.out"))).unwrap();
+        assert_eq!(text, "line\n", "{rank}");
+    }
+}
+
+#[test]
 fn what_cannot_start_is_reported_with_the_host() {
     let ran = mpiexec("a:1,b:1", "/no/such/program");
     assert!(

@@ -3,7 +3,7 @@
 mod run;
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use run::{command, feed, finish, mpiexec, script, spawn};
@@ -53,6 +53,22 @@ fn a_folder_gets_a_file_for_each_stream_of_a_rank() {
     );
     let full = script("--output /dev/null/x -n 1", "echo out");
     assert_eq!(full.code, 2);
+}
+
+#[test]
+fn a_folder_gets_all_files_under_a_low_limit_of_open_files() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("output-of-many");
+    let _ = std::fs::remove_dir_all(&folder);
+    // Three descriptors for each rank are few enough, five are not.
+    let mut sh = Command::new("sh");
+    let mpiexec = env!("CARGO_BIN_EXE_mpiexec");
+    sh.args(["-c", "ulimit -Sn 100; exec \"$@\"", "sh", mpiexec, "-n", "24", "--output"]);
+    let ran = finish(spawn(sh.arg(&folder).args(["sh", "-c", "ulimit -Sn"])));
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (0, "", ""), "{ran:?}");
+    for rank in 0..24 {
+        let text = std::fs::read_to_string(folder.join(format!("rank.{rank}.out"))).unwrap();
+        assert_eq!(text, "100\n", "{rank}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tcp_transport::key_pair::KeyPair;
 
 use super::greeting::{Greeting, decoder};
 use super::secure_stream::{End, SecureStream};
-use crate::descriptors::raise_limit;
+use crate::descriptors::{Users, raise_limit};
 use crate::hosts::Host;
 use crate::poll_set::{self, Interest};
 use crate::settings::DialIn;
@@ -82,7 +82,7 @@ pub(crate) fn gather(
     limit: Duration,
 ) -> Result<Vec<Arrival>, String> {
     let agents = dial_in.agents as usize;
-    raise_limit(0, agents + MAX_UNPROVEN)
+    raise_limit(Users { children: agents + MAX_UNPROVEN, ..Users::default() })
         .map_err(|error| format!("{agents} agents need {error}"))?;
     let keys = KeyPair::derive(KEY_CONTEXT, secret)
         .map_err(|error| format!("cannot make a key of the token: {error}"))?;

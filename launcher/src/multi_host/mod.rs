@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::descriptors::raise_limit;
+use crate::descriptors::{Users, raise_limit};
 use crate::dial_in::gather::Arrival;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
@@ -93,7 +93,8 @@ fn connect(
     }
     let share = Share { hosts: shares.iter().map(|host| host.ranks).collect(), ..share.clone() };
     let tree = links::root(settings, shares.clone())?;
-    raise_limit(0, shares.len().min(tree.width as usize))
+    let children = shares.len().min(tree.width as usize);
+    raise_limit(Users { ranks: 0, children, output_files: settings.output.files(share.size) })
         .map_err(|error| format!("the hosts need {error}"))?;
     let start = Start { settings, share: &share, tree: &tree, is_root: true };
     let mut links = Links::start(&start, arrived)?;

@@ -409,6 +409,11 @@ impl Output {
 }
 
 impl OutputOptions {
+    /// Returns the number of files that the output of so many ranks goes to.
+    pub(crate) fn files(&self, ranks: u32) -> u64 {
+        if self.folder.is_some() { 2 * u64::from(ranks) } else { 0 }
+    }
+
     /// Returns what stands in front of a line of a rank that is printed now.
     fn prefix(&self, rank: u32) -> String {
         let mut prefix = String::new();
