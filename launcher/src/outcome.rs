@@ -7,6 +7,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
 use crate::explain::Explanations;
 use crate::failure_policy::{Event, Exit, Verdict};
 use crate::foreign_mpi;
@@ -44,6 +46,8 @@ pub(crate) struct Outcome {
     /// Another MPI's library, seen in the memory of a rank.
     foreign: Option<PathBuf>,
     secondary: SecondaryFailures,
+    /// Standard output cannot be written any more.
+    is_output_lost: bool,
     /// The ranks' reports on their transports.
     pub(crate) explanations: Explanations,
 }
@@ -58,6 +62,7 @@ impl Outcome {
             unloaded: None,
             foreign: None,
             secondary: SecondaryFailures::default(),
+            is_output_lost: false,
             explanations,
         }
     }
@@ -105,6 +110,19 @@ impl Outcome {
     /// Returns true if the job goes on when a rank or a host fails.
     pub(crate) fn goes_on(&self) -> bool {
         self.on_failure == OnFailure::Continue
+    }
+
+    /// Judges an error of standard output, once. Returns the exit code with which the job ends. The
+    /// line for the user is absent if the reader has gone: then other programs end quietly, too.
+    pub(crate) fn on_broken_output(&mut self, errno: Errno) -> Option<(u8, Option<String>)> {
+        if std::mem::replace(&mut self.is_output_lost, true) {
+            return None;
+        }
+        if errno == Errno::PIPE {
+            return Some((128 + libc::SIGPIPE as u8, None));
+        }
+        let why = std::io::Error::from(errno);
+        Some((1, Some(format!("cannot write the ranks' output: {why}; ending the job"))))
     }
 
     /// Sets the exit code, unless an earlier reason has set it.
@@ -247,6 +265,17 @@ mod tests {
         let abort = Event::Aborted { rank: 0, code: 4, message: String::new() };
         assert_eq!(outcome.judge(&abort, true).verdict, Verdict::Ends(4));
         assert_eq!(outcome.code(), 137);
+    }
+
+    #[test]
+    fn output_that_cannot_be_written_ends_the_job_once() {
+        let mut outcome = Outcome::new(Explanations::new(1, false), OnFailure::End);
+        let line = "cannot write the ranks' output: No space left on device (os error 28); ending \
+                    the job";
+        assert_eq!(outcome.on_broken_output(Errno::NOSPC), Some((1, Some(line.into()))));
+        assert_eq!(outcome.on_broken_output(Errno::NOSPC), None);
+        let mut outcome = Outcome::new(Explanations::new(1, false), OnFailure::End);
+        assert_eq!(outcome.on_broken_output(Errno::PIPE), Some((141, None)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod run;
 
+use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -425,6 +426,23 @@ fn standard_input_reaches_the_rank_that_wants_it() {
         let full = ran.out.lines().filter(|line| *line == bytes.len().to_string()).count();
         assert_eq!((ran.code, full), (0, expected), "{ran:?}");
     }
+}
+
+#[test]
+fn output_that_cannot_be_written_ends_the_job_with_the_reason() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut over_hosts = over_hosts("a:1,b:1", &["sh", "-c", "echo line; sleep 30"]);
+    let child = over_hosts.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    let why = "mpiexec: cannot write the ranks' output: No space left on device (os error 28); \
+               ending the job\n";
+    assert_eq!((ended.status.code(), err.as_str()), (Some(1), why));
+    // A reader that has gone is no failure to report.
+    let mut child = spawn(&mut self::over_hosts("a:1,b:1", &["yes"]));
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(128 + 13), &b""[..]));
 }
 
 #[test]

@@ -72,6 +72,18 @@ fn a_folder_gets_all_files_under_a_low_limit_of_open_files() {
 }
 
 #[test]
+fn output_that_cannot_be_written_ends_the_job_with_the_reason() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = command(&["-n", "2", "sh", "-c", "echo line; sleep 30"]);
+    let child = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    let why = "mpiexec: cannot write the ranks' output: No space left on device (os error 28); \
+               ending the job\n";
+    assert_eq!((ended.status.code(), err.as_str()), (Some(1), why));
+}
+
+#[test]
 fn lines_can_carry_the_time() {
     let ran = script("--timestamp-output -l -n 1", "echo out");
     let words: Vec<&str> = ran.out.split_whitespace().collect();

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
 use super::state::{Job, Phase};
@@ -155,15 +154,12 @@ impl Job {
         }
     }
 
-    /// Ends the job because its output cannot be written: quietly if the reader has gone, as
-    /// other programs do.
-    pub(super) fn on_broken_output(&mut self, errno: Errno) {
-        if errno == Errno::PIPE {
-            self.end(128 + libc::SIGPIPE as u8);
-        } else if !self.outcome.is_decided() {
-            let why = std::io::Error::from(errno);
-            self.print(&format!("cannot write the ranks' output: {why}; ending the job"));
-            self.end(1);
+    /// Ends the job if its output cannot be written.
+    pub(super) fn check_output(&mut self) {
+        let lost = self.local.output.broken().and_then(|why| self.outcome.on_broken_output(why));
+        if let Some((code, line)) = lost {
+            line.iter().for_each(|line| self.print(line));
+            self.end(code);
         }
     }
 

@@ -279,9 +279,7 @@ impl Job {
             self.end(EXIT_TIMED_OUT);
         }
         self.advance_phase(now);
-        if let Some(errno) = self.local.output.broken() {
-            self.on_broken_output(errno);
-        }
+        self.check_output();
         self.finish(now);
     }
 }

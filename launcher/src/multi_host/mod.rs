@@ -120,6 +120,7 @@ impl MultiHostJob {
         }
         self.print_table();
         self.output.release_all();
+        self.check_output();
     }
 
     /// Returns the time of the next [`MultiHostJob::tick`].
@@ -139,8 +140,15 @@ impl MultiHostJob {
         self.check_stall(now);
         self.check_table(now);
         self.check_hosts(now);
-        if self.output.broken().is_some() {
-            self.end(128 + libc::SIGPIPE as u8);
+        self.check_output();
+    }
+
+    /// Ends the job if its output cannot be written.
+    fn check_output(&mut self) {
+        let lost = self.output.broken().and_then(|why| self.outcome.on_broken_output(why));
+        if let Some((code, line)) = lost {
+            line.iter().for_each(|line| self.print(line));
+            self.end(code);
         }
     }
 
