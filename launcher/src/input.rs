@@ -1,5 +1,6 @@
 //! Standard input, where it cannot be handed to one rank as it is.
 //!
+//! [`StandardInput`] is what is read, here and over several hosts; [`Input`] is the copies.
 //! A file or a pipe becomes rank 0's own, and nothing is read on its behalf. Two cases need
 //! copies through pipes: a terminal, since the rank is not in the terminal's foreground process
 //! group, and `--stdin all`. The next piece is read once all ranks have taken the last one.
@@ -11,12 +12,44 @@ use rustix::io::Errno;
 /// Bytes of one read.
 const READ_BYTES: usize = 4096;
 
+/// Standard input of `mpiexec`, before its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StandardInput {
+    file: BorrowedFd<'static>,
+    is_terminal: bool,
+}
+
+impl StandardInput {
+    pub(crate) fn new() -> StandardInput {
+        let file = rustix::stdio::stdin();
+        StandardInput { file, is_terminal: rustix::termios::isatty(file) }
+    }
+
+    /// Returns the descriptor, if reading would not stop this process. The terminal stops a process
+    /// in the background that reads.
+    pub(crate) fn readable(&self) -> Option<BorrowedFd<'static>> {
+        (!self.is_terminal || is_in_foreground(self.file)).then_some(self.file)
+    }
+
+    /// Reads once. Returns the number of bytes, 0 at the end; `None` if there are none now.
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Option<usize> {
+        match rustix::io::read(self.file, bytes) {
+            Err(Errno::INTR | Errno::AGAIN) => None,
+            read => Some(read.unwrap_or(0)),
+        }
+    }
+
+    /// Returns true if these bytes, just read, end a line that the user has typed on the terminal.
+    pub(crate) fn is_typed_line(&self, bytes: &[u8]) -> bool {
+        self.is_terminal && bytes.ends_with(b"\n")
+    }
+}
+
 /// Copies of standard input for some ranks.
 #[derive(Debug)]
 pub struct Input {
     /// `None` at its end, and where [`Input::feed`] is the source.
-    source: Option<BorrowedFd<'static>>,
-    is_terminal: bool,
+    source: Option<StandardInput>,
     targets: Vec<Target>,
     /// The bytes that some target has not taken.
     bytes: Vec<u8>,
@@ -34,15 +67,14 @@ struct Target {
 impl Input {
     /// Copies standard input to these pipes, which must not block.
     pub fn new(pipes: Vec<OwnedFd>) -> Input {
-        let source = (!pipes.is_empty()).then(rustix::stdio::stdin);
-        let is_terminal = source.is_some_and(rustix::termios::isatty);
-        Input { source, is_terminal, ..Input::fed(pipes) }
+        let source = (!pipes.is_empty()).then(StandardInput::new);
+        Input { source, ..Input::fed(pipes) }
     }
 
     /// Copies the bytes of [`Input::feed`] to these pipes, which must not block.
     pub fn fed(pipes: Vec<OwnedFd>) -> Input {
         let targets = pipes.into_iter().map(|pipe| Target { pipe, taken: 0 }).collect();
-        Input { source: None, is_terminal: false, targets, bytes: Vec::new(), is_ended: false }
+        Input { source: None, targets, bytes: Vec::new(), is_ended: false }
     }
 
     /// Adds bytes for the ranks; none at the end of the input.
@@ -56,17 +88,17 @@ impl Input {
     pub fn read(&mut self) -> bool {
         let Some(source) = self.source else { return false };
         let mut bytes = [0u8; READ_BYTES];
-        match rustix::io::read(source, &mut bytes[..]) {
-            Err(Errno::INTR | Errno::AGAIN) => false,
-            Ok(0) | Err(_) => {
+        match source.read(&mut bytes) {
+            None => false,
+            Some(0) => {
                 self.source = None;
                 self.targets.clear();
                 false
             }
-            Ok(read) => {
+            Some(read) => {
                 self.bytes.extend_from_slice(&bytes[..read]);
                 self.write();
-                self.is_terminal && bytes[..read].ends_with(b"\n")
+                source.is_typed_line(&bytes[..read])
             }
         }
     }
@@ -102,7 +134,7 @@ impl Input {
     /// Returns the source, if there is space and reading would not stop this process.
     pub fn readable(&self) -> Option<BorrowedFd<'_>> {
         let source = self.source.filter(|_| self.bytes.is_empty() && !self.targets.is_empty())?;
-        (!self.is_terminal || is_in_foreground(source)).then_some(source)
+        source.readable()
     }
 
     /// Returns the pipes of ranks that have not taken everything, by number.

@@ -4,6 +4,7 @@
 mod run;
 
 use std::fs::File;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -426,6 +427,24 @@ fn standard_input_reaches_the_rank_that_wants_it() {
         let full = ran.out.lines().filter(|line| *line == bytes.len().to_string()).count();
         assert_eq!((ran.code, full), (0, expected), "{ran:?}");
     }
+}
+
+#[test]
+fn a_job_in_the_background_leaves_the_terminal_alone() {
+    // Job control puts mpiexec into a process group of its own, in the background.
+    let line = "set -m; $MPIEXEC --agent $AGENT --hosts a:2 sh -c \"$RANKS\" & wait; echo end";
+    let mark = unique_sleep();
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", line, "/dev/null"]).stdin(Stdio::piped());
+    terminal.env("SHELL", "/bin/sh").env("MPIEXEC", env!("CARGO_BIN_EXE_mpiexec"));
+    terminal
+        .env("AGENT", agent())
+        .env("RANKS", format!("sleep {mark} & sleep 1; kill $!; echo over"));
+    let mut child = spawn(&mut terminal);
+    eventually("ranks run", || processes(&mark) == 2);
+    child.stdin.as_mut().unwrap().write_all(b"typed\n").unwrap();
+    let ran = finish(child);
+    assert_eq!((ran.code, &*ran.out), (0, "typed\r\nover\r\nover\r\nend\r\n"), "{ran:?}");
 }
 
 #[test]

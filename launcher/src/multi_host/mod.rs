@@ -21,6 +21,7 @@ use crate::descriptors::{Users, raise_limit};
 use crate::dial_in::gather::Arrival;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
+use crate::input::StandardInput;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::{Output, Which};
 use crate::program::CannotRun;
@@ -53,7 +54,7 @@ pub(crate) fn run(
     }
     let host = |share| HostState { share, is_lost: false, answer: None };
     let mut job = MultiHostJob {
-        input: links.want_input().then(rustix::stdio::stdin),
+        input: links.want_input().then(StandardInput::new),
         hosts: shares.into_iter().map(host).collect(),
         store: Store::new(0..0, links.routes()),
         links,
@@ -182,16 +183,15 @@ impl MultiHostJob {
     fn read_input(&mut self) {
         let Some(input) = self.input else { return };
         let mut piece = vec![0u8; MAX_PIECE];
-        let read = match rustix::io::read(input, &mut piece[..]) {
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return,
-            other => other.unwrap_or(0),
-        };
+        let Some(read) = input.read(&mut piece) else { return };
         piece.truncate(read);
         if read == 0 {
             self.input = None;
         }
         self.links.send_input(&piece);
-        self.output.on_typed_line();
+        if input.is_typed_line(&piece) {
+            self.output.on_typed_line();
+        }
     }
 
     /// Prints the closing lines of a job that is over.

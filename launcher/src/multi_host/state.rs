@@ -1,11 +1,12 @@
 //! The state of a job over several hosts; sibling files act on it.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
 use crate::frames::{HostTable, ToHost};
+use crate::input::StandardInput;
 use crate::outcome::{Clock, Outcome};
 use crate::output::Output;
 use crate::poll_set::{self, Interest};
@@ -66,7 +67,7 @@ pub(super) struct MultiHostJob {
     pub(super) signals: Signals,
     pub(super) output: Output,
     /// Standard input, until its end.
-    pub(super) input: Option<BorrowedFd<'static>>,
+    pub(super) input: Option<StandardInput>,
     pub(super) store: Store,
     pub(super) outcome: Outcome,
     /// The final state of each rank that has ended.
@@ -95,10 +96,9 @@ impl MultiHostJob {
         all.extend(
             self.output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)),
         );
-        let is_taken = !self.links.is_input_pending();
-        all.extend(
-            self.input.filter(|_| is_taken).map(|file| (Source::Stdin, file, PollFlags::IN)),
-        );
+        let input = self.input.filter(|_| !self.links.is_input_pending());
+        let input = input.and_then(|input| input.readable());
+        all.extend(input.map(|file| (Source::Stdin, file, PollFlags::IN)));
         all
     }
 
