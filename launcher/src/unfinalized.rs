@@ -15,6 +15,17 @@ use crate::failure_policy::{Event, Exit};
 /// Time that the other ranks have to end.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The stages of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Some ranks run.
+    Running,
+    /// All ranks have ended by themselves.
+    Over,
+    /// The ranks were signalled, or the job has failed.
+    Ending,
+}
+
 /// The ends that are not judged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinalized {
@@ -45,8 +56,20 @@ impl Unfinalized {
         std::mem::take(&mut self.held)
     }
 
+    /// Decides about the ends if it is time. Returns those that are failures, and the line for a
+    /// job without one.
+    pub(crate) fn tick(&mut self, stage: Stage, now: Instant) -> (Vec<Event>, Option<String>) {
+        let is_late = self.until.is_some_and(|until| now >= until);
+        match stage {
+            Stage::Over => (Vec::new(), self.report()),
+            Stage::Ending => (self.release(), None),
+            Stage::Running if is_late => (self.release(), None),
+            Stage::Running => (Vec::new(), None),
+        }
+    }
+
     /// Returns the line for a job whose ranks have all ended without a failure.
-    pub(crate) fn report(&mut self) -> Option<String> {
+    fn report(&mut self) -> Option<String> {
         let ranks = self.release().iter().map(|event| event.rank() as usize).collect();
         let noun = match std::collections::BTreeSet::len(&ranks) {
             0 => return None,
@@ -77,7 +100,14 @@ mod tests {
         assert_eq!((events.len(), held.deadline()), (2, Some(now + GRACE)));
         held.hold(&mut vec![quiet(3)], now + GRACE);
         assert_eq!(held.deadline(), Some(now + GRACE));
-        assert!(held.report().unwrap().starts_with("ranks 2-3 exited"));
-        assert_eq!((held.deadline(), held.report()), (None, None));
+        assert_eq!(held.tick(Stage::Running, now), (Vec::new(), None));
+        let (failures, line) = held.tick(Stage::Over, now + GRACE);
+        assert!(failures.is_empty() && line.unwrap().starts_with("ranks 2-3 exited"));
+        assert_eq!(held.deadline(), None);
+        assert_eq!(held.tick(Stage::Over, now + GRACE), (Vec::new(), None));
+        for (stage, at) in [(Stage::Running, now + GRACE), (Stage::Ending, now)] {
+            held.hold(&mut vec![quiet(5)], now);
+            assert_eq!(held.tick(stage, at), (vec![quiet(5)], None));
+        }
     }
 }

@@ -154,6 +154,22 @@ fn an_abort_and_a_missing_rank_end_the_job_on_all_hosts() {
 }
 
 #[test]
+fn ranks_that_all_lack_finalize_are_named_without_a_failure() {
+    let ran = mpiexec("a:1,b:2", "RANK init 1:sleep=0.1");
+    assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");
+    let line = "mpiexec: ranks 0-2 exited with code 0 without calling MPI_Finalize, which MPI";
+    assert!(ran.err.starts_with(line) && ran.err.lines().count() == 1, "{ran:?}");
+    let ran = mpiexec("a:1,b:1", "RANK init 1:finalize");
+    assert!(ran.code == 0 && ran.err.contains("rank 0 exited with code 0 without"), "{ran:?}");
+    let ran = mpiexec("a:1,b:1", "RANK init 1:sleep=0.2 1:exit=3");
+    assert!(ran.code == 3 && ran.time < SOON, "{ran:?}");
+    let ran = mpiexec("a:1,b:1", "RANK init 1:sleep=30");
+    let line = "exited with code 0 without calling MPI_Finalize; ending the job (2 ranks)";
+    assert!(ran.code == 1 && ran.time < SOON && ran.err.contains(line), "{ran:?}");
+    assert!(ran.time > Duration::from_secs(1), "{ran:?}");
+}
+
+#[test]
 fn transports_are_explained_even_if_a_rank_of_another_host_never_calls_mpi_init() {
     let ran =
         mpiexec("a:1,b:2", "--explain RANK 2:sleep=0.5 2:exit=6 init explain=direct sleep=30");

@@ -11,6 +11,7 @@ use crate::frames::FromHost;
 use crate::outcome::Judgement;
 use crate::report;
 use crate::start::LocalRanks;
+use crate::unfinalized::Stage;
 
 impl Job {
     /// Reaps all children that have ended, and records those that are stopped or run again.
@@ -120,18 +121,22 @@ impl Job {
     /// Holds back the ends of ranks that may just lack MPI_Finalize.
     fn hold_unfinalized(&mut self, events: &mut Vec<Event>) {
         let now = Instant::now();
-        self.watch.unfinalized.hold(events, now);
-        let is_over = self.watch.unfinalized.deadline().is_some_and(|until| now >= until);
-        let has_failure = events.iter().any(|event| event.verdict() != Verdict::Fine);
-        if self.phase != Phase::Running || has_failure {
-            events.extend(self.watch.unfinalized.release());
-        } else if self.all_ranks_have_ended() {
-            if let Some(line) = self.watch.unfinalized.report() {
-                self.print(&line);
-            }
-        } else if is_over {
-            events.extend(self.watch.unfinalized.release());
+        let unfinalized = &mut self.watch.unfinalized;
+        unfinalized.hold(events, now);
+        if unfinalized.deadline().is_none() {
+            return;
         }
+        if events.iter().any(|event| !event.is_fine()) {
+            return events.extend(unfinalized.release());
+        }
+        let stage = match self.phase {
+            Phase::Running if self.all_ranks_have_ended() => Stage::Over,
+            Phase::Running => Stage::Running,
+            _ => Stage::Ending,
+        };
+        let (failures, line) = self.watch.unfinalized.tick(stage, now);
+        line.iter().for_each(|line| self.print(line));
+        events.extend(failures);
     }
 
     /// Returns the rank that never called MPI_Init, once ranks in MPI would wait for it.

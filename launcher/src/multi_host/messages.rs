@@ -14,6 +14,7 @@ use crate::rank_table::RankLine;
 use crate::report;
 use crate::stall::{self, HostStall};
 use crate::tree::store::Party;
+use crate::unfinalized::Stage;
 
 impl MultiHostJob {
     /// Reads the messages of a child, which come from its own host and from those below it.
@@ -35,7 +36,7 @@ impl MultiHostJob {
                 self.deliver(outgoing);
             }
             FromHost::Happened { event, seen, pid } if covers(event.rank()) => {
-                self.judge(&event, &seen, pid);
+                self.on_event(event, &seen, pid);
             }
             FromHost::Ended(list) => {
                 self.on_ended(list.into_iter().filter(|ended| covers(ended.rank)).collect());
@@ -125,11 +126,45 @@ impl MultiHostJob {
         }
     }
 
-    /// Judges an event of a rank.
-    fn judge(&mut self, event: &Event, seen: &Snapshot, pid: u32) {
+    /// Judges an event of a rank, unless it is an end that may just lack MPI_Finalize. After a
+    /// failure those ends are failures, too.
+    fn on_event(&mut self, event: Event, seen: &Snapshot, pid: u32) {
         if let Event::Died { rank, exit, .. } = event {
-            self.ended[*rank as usize] = Some(RankLine::new(pid, Some(*exit), *seen));
+            self.ended[rank as usize] = Some(RankLine::new(pid, Some(exit), *seen));
         }
+        let mut events = vec![event];
+        self.unfinalized.hold(&mut events, Instant::now());
+        let Some(event) = events.pop() else { return };
+        self.judge(&event, seen, pid);
+        let held = self.unfinalized.release();
+        self.judge_ends(&held);
+    }
+
+    /// Decides about ends that were held back.
+    pub(super) fn check_unfinalized(&mut self, now: Instant) {
+        if self.unfinalized.deadline().is_none() {
+            return;
+        }
+        let stage = match self.phase {
+            Phase::Running if self.ended.iter().all(Option::is_some) => Stage::Over,
+            Phase::Running => Stage::Running,
+            Phase::Stopping { .. } | Phase::Ending => Stage::Ending,
+        };
+        let (failures, line) = self.unfinalized.tick(stage, now);
+        line.iter().for_each(|line| self.print(line));
+        self.judge_ends(&failures);
+    }
+
+    /// Judges ends that were recorded before.
+    fn judge_ends(&mut self, ends: &[Event]) {
+        for event in ends {
+            if let Some(RankLine { seen, pid, .. }) = self.ended[event.rank() as usize] {
+                self.judge(event, &seen, pid);
+            }
+        }
+    }
+
+    fn judge(&mut self, event: &Event, seen: &Snapshot, pid: u32) {
         let Judgement { verdict, is_reported } =
             self.outcome.judge(event, self.phase == Phase::Running);
         if let (Verdict::Missing(_), Some(rank)) = (verdict, self.outcome.missing()) {

@@ -32,6 +32,7 @@ use crate::signals::Signals;
 use crate::tree::HostShare;
 use crate::tree::links::{self, Links, Start};
 use crate::tree::store::Store;
+use crate::unfinalized::Unfinalized;
 use state::{Choices, HostState, MultiHostJob, Phase, Source};
 
 /// Runs the job to its end. `arrived`: the hosts that have dialed in. Returns its exit code.
@@ -63,6 +64,7 @@ pub(crate) fn run(
         output,
         outcome: Outcome::new(explanations, settings.on_failure),
         ended: vec![None; share.size as usize],
+        unfinalized: Unfinalized::default(),
         clock: Clock::start(settings.timeout, Instant::now()),
         table_due: None,
         stall_due: None,
@@ -127,7 +129,8 @@ impl MultiHostJob {
     /// Returns the time of the next [`MultiHostJob::tick`].
     fn deadline(&self) -> Option<Instant> {
         let (limit, output) = (self.clock.deadline(), self.output.deadline());
-        let due = [self.host_deadline(), limit, self.table_due, self.stall_due, output];
+        let (stall, unfinalized) = (self.stall_due, self.unfinalized.deadline());
+        let due = [self.host_deadline(), limit, self.table_due, stall, unfinalized, output];
         due.into_iter().flatten().min()
     }
 
@@ -138,6 +141,7 @@ impl MultiHostJob {
             self.request_table(now);
             self.end(EXIT_TIMED_OUT);
         }
+        self.check_unfinalized(now);
         self.check_stall(now);
         self.check_table(now);
         self.check_hosts(now);

@@ -15,6 +15,7 @@ use crate::signals::Signals;
 use crate::tree::HostShare;
 use crate::tree::links::Links;
 use crate::tree::store::{Outgoing, Party, Store};
+use crate::unfinalized::Unfinalized;
 
 /// The meaning of a descriptor in the poll set.
 #[derive(Clone, Copy)]
@@ -72,6 +73,8 @@ pub(super) struct MultiHostJob {
     pub(super) outcome: Outcome,
     /// The final state of each rank that has ended.
     pub(super) ended: Vec<Option<RankLine>>,
+    /// Ends that may just lack MPI_Finalize.
+    pub(super) unfinalized: Unfinalized,
     pub(super) clock: Clock,
     /// The hosts were requested to send the table and may answer until then.
     pub(super) table_due: Option<Instant>,
