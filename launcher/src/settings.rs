@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::binding::{MapBy, Mapping};
-use crate::hosts::{self, Host, MAX_SLOTS};
+use crate::binding::Mapping;
+use crate::hosts::{Host, MAX_SLOTS};
 use crate::rank_file::Slots;
 
 /// The largest number of ranks in a job.
@@ -76,7 +76,8 @@ pub struct Settings {
     /// A file for the outcome in JSON.
     #[serde(skip)]
     pub report_outcome: Option<String>,
-    /// The hosts to run on; empty for this host alone.
+    /// The hosts of sections without their own; empty for this host. Once the ranks are dealt
+    /// ([`crate::options::deal`]): those that get ranks, in order, the number of ranks as slots.
     #[serde(skip)]
     pub hosts: Vec<Host>,
     /// The command that starts the daemon on a host, if not [`DEFAULT_AGENT`].
@@ -104,7 +105,7 @@ pub struct DialIn {
 /// How ranks are dealt to hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dealing {
-    /// The slots of each host, in place of its own.
+    /// The slots of each host, in place of its own, for sections without a number.
     pub ranks_per_host: Option<u32>,
     /// More ranks than slots are refused.
     pub is_full_at_slots: bool,
@@ -135,6 +136,12 @@ pub struct Section {
     pub environment: Vec<(String, String)>,
     /// Their working directory, if not mpiexec's.
     pub directory: Option<String>,
+    /// Their hosts, if not those of the job.
+    #[serde(skip)]
+    pub hosts: Vec<Host>,
+    /// The slots of each host, if not those of the job.
+    #[serde(skip)]
+    pub ranks_per_host: Option<u32>,
 }
 
 /// What the failure of a rank or a host means for the others (`--on-failure`).
@@ -181,12 +188,9 @@ impl Settings {
         self.sections.iter().map(|section| section.ranks).fold(0, u32::saturating_add)
     }
 
-    /// Returns how many ranks each host gets.
-    pub fn ranks_of_hosts(&self) -> Vec<u32> {
-        match self.mapping.map_by {
-            Some(MapBy::Node) => hosts::spread(&self.hosts, self.total_ranks()),
-            _ => hosts::deal(&self.hosts, self.total_ranks()),
-        }
+    /// Returns true if a section has hosts that are not those of the job.
+    pub(crate) fn has_own_hosts(&self) -> bool {
+        self.sections.iter().any(|section| !section.hosts.is_empty())
     }
 
     /// Returns the time without progress after which a stall is reported; `None` for never.

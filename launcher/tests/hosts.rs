@@ -90,6 +90,17 @@ fn programs_variables_and_the_folder_are_those_of_the_user() {
 }
 
 #[test]
+fn each_program_runs_on_its_own_hosts() {
+    let agent = agent();
+    let show = "echo $0 $VERBENA_RANK $VERBENA_LOCAL_RANK/$VERBENA_LOCAL_SIZE";
+    let first = ["--agent", &agent, "-n", "1", "--host", "a", "sh", "-c", show, "first", ":"];
+    let rest = ["-n", "3", "--host", "b", "sh", "-c", show, "rest"];
+    let ran = finish(spawn(&mut command(&[&first[..], &rest].concat())));
+    let expected = vec!["first 0 0/1", "rest 1 0/3", "rest 2 1/3", "rest 3 2/3"];
+    assert_eq!((ran.code, sorted(&ran.out)), (0, expected), "{ran:?}");
+}
+
+#[test]
 fn lines_stay_whole_and_carry_their_rank() {
     let ran = script(
         "a:1,b:1",

@@ -21,6 +21,7 @@ use crate::descriptors::{Users, raise_limit};
 use crate::dial_in::gather::Arrival;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
+use crate::hosts::Host;
 use crate::input::StandardInput;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::{Output, Which};
@@ -87,13 +88,13 @@ fn connect(
     share: &Share,
     arrived: Vec<Arrival>,
 ) -> Result<(Vec<HostShare>, Links), String> {
-    let mut shares: Vec<HostShare> = Vec::new();
-    for (host, ranks) in settings.hosts.iter().zip(settings.ranks_of_hosts()) {
-        if ranks > 0 {
-            let first = shares.last().map_or(0, |last| last.range().end);
-            shares.push(HostShare { name: host.name.clone(), first, ranks });
-        }
-    }
+    let mut first = 0;
+    let share_of = |host: &Host| {
+        let (name, ranks) = (host.name.clone(), host.slots);
+        first += ranks;
+        HostShare { name, first: first - ranks, ranks }
+    };
+    let shares: Vec<HostShare> = settings.hosts.iter().map(share_of).collect();
     let share = Share { hosts: shares.iter().map(|host| host.ranks).collect(), ..share.clone() };
     let tree = links::root(settings, shares.clone())?;
     let children = shares.len().min(tree.width as usize);

@@ -7,8 +7,11 @@
 //! The table in `table` lists every option with its spellings, values and help. A long option
 //! takes one dash or two, and its value may follow `=`, so that command lines of MPICH and
 //! Open MPI work. All words after the program belong to the program. An option of a section
-//! holds for its ranks; any other option holds for the job, wherever it stands.
+//! holds for its ranks; any other option holds for the job, wherever it stands. Hosts and their
+//! slots belong to a section; those of the first one are the job's, for all sections without their
+//! own.
 
+mod dealing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,13 +21,14 @@ use std::ffi::OsString;
 use std::io;
 
 use crate::allocation;
-use crate::binding::{BindTo, MapBy};
+use crate::binding::{BindTo, MapBy, Mapping};
 use crate::dial_in::join::Join;
 use crate::hosts;
 use crate::rank_file;
-use crate::settings::{DialIn, MAX_RANKS, OnFailure, Section, Settings, Stdin};
+use crate::settings::{DialIn, OnFailure, Section, Settings};
 use table::{Id, Spec};
 
+pub use dealing::deal;
 pub use table::help;
 pub use values::{Usage, parse_map_by, parse_ranks, parse_seconds, parse_stdin};
 
@@ -84,6 +88,7 @@ pub fn parse_within(
     let mut words = arguments.into_iter().peekable();
     loop {
         let mut section = Section::default();
+        let mapping = parser.settings.mapping;
         while let Some(word) =
             words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1)
         {
@@ -104,7 +109,7 @@ pub fn parse_within(
         }
         section.program = program(words.next(), parser.settings.sections.is_empty())?;
         section.arguments = std::iter::from_fn(|| words.next_if(|word| word != ":")).collect();
-        parser.settings.sections.push(section);
+        parser.add(section, mapping)?;
         if words.next().is_none() {
             break;
         }
@@ -127,7 +132,8 @@ fn adopt_allocation(
         };
     };
     let is_of_it = |host: &hosts::Host| allocation.hosts.iter().any(|own| own.name == host.name);
-    if settings.agent.is_none() && settings.hosts.iter().all(is_of_it) {
+    let of_sections = settings.sections.iter().flat_map(|section| &section.hosts);
+    if settings.agent.is_none() && settings.hosts.iter().chain(of_sections).all(is_of_it) {
         settings.agent = allocation.agent.map(str::to_owned);
     }
     if !is_given {
@@ -141,7 +147,11 @@ fn checked_dial_in(settings: &Settings, dial_in: DialIn, is_ranked: bool) -> Res
     let text = if dial_in.agents == 0 || dial_in.listen.is_empty() {
         "--accept N, --listen ADDRESS:PORT and a token belong together: the number of hosts that dial \
          in by `mpiexec --join ADDRESS:PORT`, the address to listen on, and what they prove"
-    } else if !settings.hosts.is_empty() || is_ranked || settings.agent.is_some() {
+    } else if !settings.hosts.is_empty()
+        || settings.has_own_hosts()
+        || is_ranked
+        || settings.agent.is_some()
+    {
         "--accept takes its hosts from those that dial in: --hosts, --hostfile, --rankfile and \
          --agent cannot be used with it"
     } else {
@@ -152,65 +162,18 @@ fn checked_dial_in(settings: &Settings, dial_in: DialIn, is_ranked: bool) -> Res
 
 /// Takes the hosts of a rank file, which must be among those that the user has named, if any.
 fn adopt_rank_file(settings: &mut Settings, ranked: Vec<hosts::Host>) -> Result<(), Usage> {
+    let is_own = |section: &Section| !section.hosts.is_empty() || section.ranks_per_host.is_some();
+    if settings.dealing.ranks_per_host.is_some() || settings.sections.iter().any(is_own) {
+        let text = "--rankfile gives each rank its host: --ppn, and hosts of a later program, \
+                    cannot be used with it";
+        return Err(Usage(text.into()));
+    }
     let is_named = |host: &hosts::Host| settings.hosts.iter().any(|own| own.name == host.name);
     if let Some(host) = ranked.iter().find(|host| !settings.hosts.is_empty() && !is_named(host)) {
         return Err(Usage(format!("--rankfile names {}, and the hosts given do not", host.name)));
     }
     settings.hosts = ranked;
     Ok(())
-}
-
-/// Deals the ranks to the hosts of a job, once they are known.
-pub fn deal(settings: &mut Settings) -> Result<(), Usage> {
-    if let Some(slots) = settings.dealing.ranks_per_host {
-        settings.hosts.iter_mut().for_each(|host| host.slots = slots);
-    }
-    fill_in_ranks(settings);
-    check(settings)?;
-    check_slots(settings)
-}
-
-/// Sets the number of ranks of sections without `-n`: one, or the slots of all hosts if there
-/// is a single section.
-fn fill_in_ranks(settings: &mut Settings) {
-    let slots = settings.hosts.iter().map(|host| host.slots).fold(0, u32::saturating_add);
-    let default = if settings.sections.len() == 1 { slots.max(1) } else { 1 };
-    for section in settings.sections.iter_mut().filter(|section| section.ranks == 0) {
-        section.ranks = default;
-    }
-}
-
-fn check(settings: &Settings) -> Result<(), Usage> {
-    let total: u64 = settings.sections.iter().map(|section| u64::from(section.ranks)).sum();
-    if total > u64::from(MAX_RANKS) {
-        return Err(Usage(format!("{total} ranks are too many: a job has at most {MAX_RANKS}")));
-    }
-    let ranked = settings.slots.len() as u64;
-    if ranked > 0 && ranked != total {
-        return Err(Usage(format!("--rankfile places {ranked} ranks, and the job has {total}")));
-    }
-    match settings.stdin {
-        Stdin::Rank(rank) if u64::from(rank) >= total => Err(Usage(format!(
-            "--stdin {rank}: there is no rank {rank}, must be 0 to {}",
-            total.saturating_sub(1)
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Checks the limits of hosts.
-fn check_slots(settings: &Settings) -> Result<(), Usage> {
-    if settings.hosts.is_empty() {
-        return Ok(());
-    }
-    let (ranks, slots) = (settings.total_ranks(), settings.hosts.iter().map(|host| host.slots));
-    let slots = slots.fold(0, u32::saturating_add);
-    if settings.dealing.is_full_at_slots && ranks > slots {
-        let text = format!("{ranks} ranks on hosts with {slots} slots (--nooversubscribe)");
-        return Err(Usage(text));
-    }
-    hosts::overfull(&settings.hosts, &settings.ranks_of_hosts())
-        .map_or(Ok(()), |why| Err(Usage(why)))
 }
 
 /// The state of a parse.
@@ -228,6 +191,24 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
+    /// Adds a section. `mapping`: that of the job before it.
+    fn add(&mut self, mut section: Section, mapping: Mapping) -> Result<(), Usage> {
+        let settings = &mut self.settings;
+        section.hosts = hosts::merge(section.hosts);
+        if settings.sections.is_empty() {
+            settings.hosts = std::mem::take(&mut section.hosts);
+            settings.dealing.ranks_per_host = section.ranks_per_host.take();
+        } else if settings.mapping != mapping {
+            return Err(Usage(format!(
+                "--map-by, --bind-to and --cpus-per-rank hold for all programs, and those given \
+                 for {} are others: give them before the first program",
+                section.program.display()
+            )));
+        }
+        settings.sections.push(section);
+        Ok(())
+    }
+
     fn apply(
         &mut self,
         id: Id,
@@ -254,7 +235,7 @@ impl Parser<'_> {
                 let what = values::named(word, &next(), BindTo::parse, BindTo::NAMES)?;
                 settings.mapping.bind_to = Some(what);
             }
-            Id::MapBy => self.map_by(word, &next())?,
+            Id::MapBy => self.map_by(word, &next(), section)?,
             Id::RankBy => values::rank_by(word, &next())?,
             Id::RankFile => {
                 let path = values::path(word, next())?;
@@ -293,16 +274,14 @@ impl Parser<'_> {
             Id::ReportOutcome => {
                 settings.report_outcome = Some(values::path(word, next())?);
             }
-            Id::Hosts => settings.hosts.extend(hosts::parse_list(&next()).map_err(Usage::from)?),
+            Id::Hosts => section.hosts.extend(hosts::parse_list(&next()).map_err(Usage::from)?),
             Id::Hostfile => {
                 let path = values::path(word, next())?;
                 let text = (self.read_file)(&path)
                     .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
-                settings.hosts.extend(hosts::parse_file(&path, &text).map_err(Usage::from)?);
+                section.hosts.extend(hosts::parse_file(&path, &text).map_err(Usage::from)?);
             }
-            Id::RanksPerHost => {
-                settings.dealing.ranks_per_host = Some(parse_ranks(word, &next())?);
-            }
+            Id::RanksPerHost => section.ranks_per_host = Some(parse_ranks(word, &next())?),
             Id::Agent => settings.agent = Some(next()),
             Id::Accept => self.accepted.agents = values::agents(word, &next())?,
             Id::Listen => self.accepted.listen = values::address(word, next())?,
@@ -320,7 +299,6 @@ impl Parser<'_> {
         if slots.is_some() {
             return Err(Usage("--slots is for --join; --hosts and --ppn set slots".into()));
         }
-        settings.hosts = hosts::merge(settings.hosts);
         if accepted != DialIn::default() {
             settings.dial_in = Some(checked_dial_in(&settings, accepted, !ranked.is_empty())?);
             return Ok(settings);
@@ -332,7 +310,8 @@ impl Parser<'_> {
         let is_here = adopt_allocation(&mut settings, &read_file, &variable)?;
         deal(&mut settings)?;
         let is_local = |host: &hosts::Host| hosts::is_this_host(&host.name);
-        if is_here || (is_ranked && settings.hosts.iter().all(is_local)) {
+        let is_here = is_here || (is_ranked && settings.hosts.iter().all(is_local));
+        if is_here && !settings.has_own_hosts() {
             // No daemon is needed.
             settings.hosts.clear();
         }
@@ -349,17 +328,16 @@ impl Parser<'_> {
         Ok(Join { address, token_file: self.accepted.token_file, slots: self.slots, limit })
     }
 
-    fn map_by(&mut self, word: &str, value: &str) -> Result<(), Usage> {
+    fn map_by(&mut self, word: &str, value: &str, section: &mut Section) -> Result<(), Usage> {
         let parsed = parse_map_by(word, value)?;
         let mapping = &mut self.settings.mapping;
         match (parsed.what, parsed.ranks_per_object) {
-            (MapBy::Node, Some(ranks)) => self.settings.dealing.ranks_per_host = Some(ranks),
+            (MapBy::Node, Some(ranks)) => section.ranks_per_host = Some(ranks),
             (MapBy::Anywhere, Some(_)) => {
                 return Err(Usage(format!("{word} {value}: ppr needs an object, not slot")));
             }
             (what, each) => (mapping.map_by, mapping.ranks_per_object) = (Some(what), each),
         }
-        let mapping = &mut self.settings.mapping;
         mapping.cores_per_rank = parsed.cores_per_rank.or(mapping.cores_per_rank);
         Ok(())
     }

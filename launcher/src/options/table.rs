@@ -79,7 +79,7 @@ const RANKS: &[Spec] = &[
         Id::Ranks,
         &["n", "np", "c", "ntasks"],
         &["N"],
-        "number of ranks (default: 1, or all slots of --hosts)",
+        "number of ranks (default: 1, or all slots of --hosts for a single program)",
     ),
     spec(
         Id::Directory,
@@ -166,7 +166,8 @@ const HOSTS: &[Spec] = &[
         Id::Hosts,
         &["hosts", "host", "H", "nodelist", "w"],
         &["NAME[:N],..."],
-        "run on these hosts, N ranks on each (default: 1); a repeated name adds ranks",
+        "run on these hosts, N ranks on each (default: 1); a repeated name adds ranks; a later \
+         program may have its own, otherwise it has those of the first one",
     ),
     spec(
         Id::Hostfile,
@@ -527,6 +528,7 @@ pub fn help() -> String {
             mpiexec -n 4 -l python3 job.py               prefix each line with its rank\n  \
             mpiexec -n 1 ./first : -n 3 ./rest           two programs in one job\n  \
             mpiexec --hosts node1:16,node2:16 ./a.out    32 ranks on two hosts\n  \
+            mpiexec -n 1 -H a ./x : -n 3 -H b ./y        hosts for each program\n  \
             mpiexec -n 2 --map-by numa -x OMP_NUM_THREADS=8 ./hybrid\n"
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::table::{HELP_WIDTH, OPTIONS, dashed};
 use super::*;
+use crate::settings::MAX_RANKS;
 
 fn run(line: &str) -> Result<Settings, Usage> {
     match parse(line.split_whitespace().map(OsString::from))? {
@@ -14,6 +15,17 @@ fn run(line: &str) -> Result<Settings, Usage> {
 
 fn refused(line: &str) -> String {
     run(line).unwrap_err().0
+}
+
+/// Returns hosts with the number of their ranks.
+fn shown(hosts: &[hosts::Host]) -> String {
+    let words: Vec<String> =
+        hosts.iter().map(|host| format!("{}:{}", host.name, host.slots)).collect();
+    words.join(" ")
+}
+
+fn dealt(line: &str) -> String {
+    shown(&run(line).unwrap().hosts)
 }
 
 #[test]
@@ -62,6 +74,46 @@ fn hosts_set_the_number_of_ranks_unless_it_is_given() {
 }
 
 #[test]
+fn a_section_is_dealt_over_its_own_hosts() {
+    assert_eq!(dealt("-n 1 -host a m : -n 3 -host b w"), "a:1 b:3");
+    assert_eq!(dealt("-n 2 -hosts a:2,b -n 3 m : -n 3 -hosts c,d w"), "a:2 b:1 c:2 d:1");
+    // The hosts of the first section are those of the others, which share the slots.
+    assert_eq!(dealt("-hosts a:2,b:2 -n 3 m : -n 3 w"), "a:4 b:2");
+    assert_eq!(dealt("-hosts a:2,b:2 -n 3 m : -n 3 -hosts a:2,b:2 w"), "a:4 b:2");
+    assert_eq!(dealt("-hosts a -n 1 m : -n 2 -host b w : -n 1 -host b:4 x"), "a:1 b:3");
+    assert_eq!(dealt("-n 1 -host a m : -n 3 -host a,b w"), "a:3 b:1");
+    // A first section without hosts runs on this host.
+    let here = hosts::host_name();
+    assert_eq!(dealt("-n 2 m : -n 3 -host b w"), format!("{here}:2 b:3"));
+    assert_eq!(dealt("-n 2 m : -n 3 -host localhost w"), "localhost:5");
+    // Slots, and how ranks are spread over them.
+    assert_eq!(dealt("-host a -n 1 m : -hosts b,c -ppn 2 -n 4 w"), "a:1 b:2 c:2");
+    assert_eq!(dealt("-host a -n 1 m : -hosts b,c --map-by ppr:2:node -n 4 w"), "a:1 b:2 c:2");
+    assert_eq!(dealt("-hosts a,b -ppn 2 -n 4 m : -hosts c:9,d:9 -n 4 w"), "a:2 b:2 c:2 d:2");
+    assert_eq!(dealt("--map-by node -H a -n 1 m : -H b:4,c:4 -n 4 w"), "a:1 b:2 c:2");
+    assert_eq!(
+        refused("-n 1 -host a,b -ppn 1 -n 2 m : -n 1 -host a w"),
+        "host a gets ranks of w and of a program before it, and ranks of other hosts are in \
+         between: the ranks of a host must follow each other; give programs or hosts in another order"
+    );
+    let full = "3 ranks on hosts with 2 slots (--nooversubscribe)";
+    assert_eq!(refused("--nooversubscribe -H a:9 -n 1 m : -H b,c -n 3 w"), full);
+    let settings = run("--accept 2 --listen a:1 --token-file t -n 1 m : -n 1 --hosts b w");
+    assert!(settings.unwrap_err().0.contains("--accept takes its hosts from those that dial in"));
+}
+
+#[test]
+fn placement_within_hosts_is_the_same_for_all_programs() {
+    let why = "--map-by, --bind-to and --cpus-per-rank hold for all programs, and those given \
+               for w are others: give them before the first program";
+    for option in ["--bind-to core", "--map-by numa", "--cpus-per-rank 2", "--bynode"] {
+        assert_eq!(refused(&format!("-n 1 m : -n 3 {option} w")), why);
+        assert!(run(&format!("{option} -n 1 m : -n 3 {option} w")).is_ok(), "{option}");
+        assert!(run(&format!("{option} -n 1 m : -n 3 w")).is_ok(), "{option}");
+    }
+}
+
+#[test]
 fn other_launchers_spellings_mean_the_same() {
     assert_eq!(run("-pernode -hosts a,b:7 x").unwrap(), run("--ppn 1 --hosts a,b x").unwrap());
     assert_eq!(
@@ -70,8 +122,8 @@ fn other_launchers_spellings_mean_the_same() {
     );
     assert_eq!(run("--map-by ppr:2:node -H a,b x").unwrap().total_ranks(), 4);
     assert_eq!(run("--map-by ppr:2:numa:PE=3 x").unwrap().mapping.ranks_per_object, Some(2));
-    assert_eq!(run("-map-by node -H a:4,b:4 -n 4 x").unwrap().ranks_of_hosts(), [2, 2]);
-    assert_eq!(run("-H a:4,b:4 -n 4 x").unwrap().ranks_of_hosts(), [4, 0]);
+    assert_eq!(dealt("-map-by node -H a:4,b:4 -n 4 x"), "a:2 b:2");
+    assert_eq!(dealt("-H a:4,b:4 -n 4 x"), "a:4");
     assert_eq!(
         run("-launcher rsh -iface ib0 -rmk user -s all x").unwrap().agent.as_deref(),
         Some("rsh")
@@ -295,13 +347,18 @@ fn a_rank_file_gives_hosts_ranks_and_processors() {
         }
     };
     let settings = run("--rankfile f x").unwrap();
-    assert_eq!((settings.total_ranks(), settings.ranks_of_hosts()), (3, vec![2, 1]));
-    assert_eq!((settings.slots.len(), settings.hosts[1].name.as_str()), (3, "b"));
-    assert_eq!(run("-rf f --hosts b,a:9,c --map-by node x").unwrap().ranks_of_hosts(), [2, 1]);
+    assert_eq!((settings.total_ranks(), shown(&settings.hosts)), (3, "a:2 b:1".into()));
+    assert_eq!(settings.slots.len(), 3);
+    let spread = run("-rf f --hosts b,a:9,c --map-by node x").unwrap();
+    assert_eq!(shown(&spread.hosts), "a:2 b:1");
     let refused = |line: &str| run(line).map(|_: Settings| ()).unwrap_err().0;
     assert_eq!(refused("--rankfile f -n 2 x"), "--rankfile places 3 ranks, and the job has 2");
     assert_eq!(
         refused("--rankfile f --hosts a x"),
         "--rankfile names b, and the hosts given do not"
     );
+    let both = "--rankfile gives each rank its host: --ppn, and hosts of a later program, cannot be \
+                used with it";
+    assert_eq!(refused("--rankfile f -ppn 1 x"), both);
+    assert_eq!(refused("--rankfile f -n 1 x : -n 2 --hosts b y"), both);
 }
