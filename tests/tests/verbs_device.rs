@@ -33,7 +33,8 @@ use tests::device;
 use verbs_transport::{InProcessStore, Port, Rails, Selection, Settings, VerbsTransport};
 
 use stand_in::{
-    LIMIT, SEED, alone, control, faulty, library, settings, stormy, transports, weather,
+    LIMIT, SEED, alone, alone_by_seed, control, faulty, library, settings, stormy, transports,
+    weather,
 };
 
 #[test]
@@ -107,6 +108,53 @@ fn ports_are_chosen_by_network_and_list() {
             let why = Selection::new(&settings).expect_err("no port").to_string();
             assert!(why.contains(word), "{text}: {why}");
         }
+    });
+}
+
+/// The first device is of the network that is taken, but lacks what every transport needs.
+#[test]
+fn adapters_without_shared_receive_queues_are_passed_over() {
+    let options = "devices=eth0/roce,stand0/ib lacks_srq=eth0";
+    alone("adapters_without_shared_receive_queues_are_passed_over", options, || {
+        let (ports, reason) = selected(|_| ());
+        assert_eq!(ports, ["stand0:1"]);
+        assert!(reason.contains("eth0 has no shared receive queues"), "{reason}");
+        let named = Settings { device: Some("eth0".into()), ..settings() };
+        let why = Selection::new(&named).expect_err("no port").to_string();
+        assert!(why.contains("eth0 has no shared receive queues"), "{why}");
+    });
+}
+
+/// Devices fail that look usable: the next port is taken, then the next network.
+#[test]
+fn another_port_is_opened_if_the_first_one_fails() {
+    let options = "devices=eth0/roce,eth1/roce,stand0/ib";
+    let open = |settings: Settings| {
+        Rails::open(settings, Peer(0), 2, [3; 32], Box::new(InProcessStore::default()))
+    };
+    let devices =
+        |rails: &Rails| -> Vec<String> { rails.ports().map(|port| port.device.clone()).collect() };
+    let name = "another_port_is_opened_if_the_first_one_fails";
+    alone_by_seed(name, 1, &format!("{options} refuses_srq=eth0"), || {
+        let rails = open(settings()).expect("the other port of the network");
+        assert_eq!(devices(&rails), ["eth1"]);
+        let reason = rails.reason().expect("a reason");
+        assert!(reason.contains("not eth0:1 (the RDMA device eth0 cannot be used"), "{reason}");
+        for devices in [vec!["eth0".into()], vec!["eth1".into(), "eth0".into()]] {
+            let named = open(Settings { devices, ..settings() });
+            let why = named.err().expect("a named port must work").to_string();
+            assert!(why.contains("the RDMA device eth0 cannot be used"), "{why}");
+        }
+    });
+    alone_by_seed(name, 2, &format!("{options} refuses_srq=eth0,eth1"), || {
+        let rails = open(settings()).expect("the port of the other network");
+        assert_eq!(devices(&rails), ["stand0"]);
+        let reason = rails.reason().expect("a reason");
+        assert!(reason.contains("not eth0:1") && reason.contains("not eth1:1"), "{reason}");
+    });
+    alone_by_seed(name, 3, &format!("{options} refuses_srq=eth0,eth1,stand0"), || {
+        let why = open(settings()).err().expect("no port works").to_string();
+        assert!(why.contains("the RDMA device eth0 cannot be used"), "{why}");
     });
 }
 

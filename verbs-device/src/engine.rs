@@ -52,6 +52,8 @@ pub(crate) struct AsyncEvent {
 
 pub(crate) struct Engine {
     pub(crate) options: Options,
+    /// Name of the device.
+    pub(crate) name: String,
     pub(crate) link: Link,
     pub(crate) rng: Rng,
     number: u32,
@@ -82,12 +84,13 @@ pub(crate) struct Engine {
 impl Engine {
     /// Returns the state of device `index` of the options.
     pub(crate) fn new(options: Options, index: u16, kick: &OwnedFd) -> io::Result<Engine> {
-        let link = options.devices[usize::from(index)].1;
+        let (name, link) = options.devices[usize::from(index)].clone();
         let node = options.host * options.devices.len() as u16 + index;
         let (links, number) = Links::new(&options.fabric, node, kick)?;
         let port = |number| Port::new(node, number, link, options.pkeys.clone());
         let seed = options.seed ^ (u64::from(node) << 32 | u64::from(number));
         Ok(Engine {
+            name,
             link,
             rng: Rng::with_seed(seed),
             number,

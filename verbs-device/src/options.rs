@@ -24,6 +24,9 @@
 //! - `broken=N`: requests at which a queue pair fails, in a million (otherwise 0)
 //! - `inline=N`: most bytes inline (otherwise 220)
 //! - `srq=N`: most receives of a shared queue (otherwise 32767)
+//! - `lacks_srq=NAME,...`: devices without shared receive queues (otherwise none)
+//! - `refuses_srq=NAME,...`: devices that have shared receive queues and refuse to make one
+//!   (otherwise none)
 //! - `reads=N`: reads under way on a queue pair (otherwise 16)
 //! - `atomics=N`: 0: none; 1: towards each other alone; 2: towards processors too (otherwise 1)
 //! - `dc=1`: dynamically connected queue pairs (otherwise 0)
@@ -97,6 +100,10 @@ pub struct Options {
     pub inline: u32,
     /// Most receives of a shared queue.
     pub srq: u32,
+    /// Names of the devices without shared receive queues.
+    pub lacks_srq: Vec<String>,
+    /// Names of the devices that refuse to make a shared receive queue.
+    pub refuses_srq: Vec<String>,
     /// Most reads under way.
     pub reads: u8,
     /// Atomic operations, as `atomic_cap` numbers them.
@@ -134,6 +141,8 @@ impl Default for Options {
             broken: 0,
             inline: 220,
             srq: 32_767,
+            lacks_srq: Vec::new(),
+            refuses_srq: Vec::new(),
             reads: 16,
             atomics: ATOMIC_DEVICE,
             dc: false,
@@ -194,6 +203,8 @@ impl Options {
             "broken" => self.broken = number()?,
             "inline" => self.inline = number()?,
             "srq" => self.srq = number()?,
+            "lacks_srq" => self.lacks_srq = names(value),
+            "refuses_srq" => self.refuses_srq = names(value),
             "reads" => self.reads = u8::try_from(number()?).ok()?,
             "atomics" => self.atomics = number().filter(|&cap| cap <= ATOMIC_GLOBAL)?,
             "dc" => self.dc = number()? != 0,
@@ -204,6 +215,10 @@ impl Options {
         }
         Some(())
     }
+}
+
+fn names(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
 }
 
 fn device(text: &str) -> Option<(String, Link)> {

@@ -171,6 +171,9 @@ pub(crate) fn ports_of(
     let device_attr = context
         .device_attr()
         .map_err(|error| Unavailable::step(name, "querying the device", error))?;
+    if device_attr.max_srq < 1 {
+        return Ok((Vec::new(), vec![format!("{name} has no shared receive queues")]));
+    }
     let count = device_attr.phys_port_cnt;
     let numbers = match port {
         Some(port) if port == 0 || port > count => {

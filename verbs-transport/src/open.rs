@@ -82,14 +82,15 @@ impl VerbsTransport {
             true => Dynamic::new(&adapter, &cq, &config, &secret).ok(),
             false => None,
         };
-        let mut wireup = Wireup::new(ud, store, secret);
-        let target = dynamic.as_ref().map(Dynamic::target);
-        wireup.publish(me, port.address, target).map_err(Unavailable::Store)?;
         let registrations = Registrations::new(pd, settings)?;
         // Now, so that a lack of memory does not show in the middle of the job.
         let each = config.receives_each();
         recv.reserve(each).map_err(step("registering its buffers"))?;
         recv.release(each);
+        // Last: another port may be taken if this one fails.
+        let mut wireup = Wireup::new(ud, store, secret);
+        let target = dynamic.as_ref().map(Dynamic::target);
+        wireup.publish(me, port.address, target).map_err(Unavailable::Store)?;
         Ok(VerbsTransport {
             endpoints: Endpoints::new(me, size),
             dynamic,

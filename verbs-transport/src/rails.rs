@@ -61,25 +61,17 @@ impl Rails {
         secret: [u8; 32],
         store: Box<dyn Store>,
     ) -> Result<Rails, Unavailable> {
-        let Selection { ports, mut reason, are_named } = Selection::new(&settings)?;
         let store = Arc::new(Mutex::new(store));
-        let mut opened: Vec<VerbsTransport> = Vec::new();
-        for port in ports {
-            let (number, device) = (opened.len(), port.device.clone());
+        let open = |port: Port, opened: &[VerbsTransport]| {
+            let number = opened.len();
             let suffix = if number == 0 { String::new() } else { format!("/{number}") };
             let store = Box::new(PortStore { store: Arc::clone(&store), suffix });
             let settings =
                 if number == 0 { settings.clone() } else { secondary_settings(&settings, &port) };
-            let port = own_context(port, &opened);
-            let opening = port
-                .and_then(|port| VerbsTransport::open_on(port, settings, me, size, secret, store));
-            match opening {
-                Ok(transport) => opened.push(transport),
-                Err(why) if are_named || number == 0 => return Err(why),
-                // The others are enough.
-                Err(why) => reason = Some(format!("not {device} ({why})")),
-            }
-        }
+            let port = own_context(port, opened)?;
+            VerbsTransport::open_on(port, settings, me, size, secret, store)
+        };
+        let (mut opened, reason) = open_ports(Selection::new(&settings)?, open)?;
         let primary = opened.remove(0);
         for other in &opened {
             primary.wake_with(other).map_err(|error| {
@@ -321,6 +313,40 @@ impl Store for PortStore {
 
     fn fd(&self) -> Option<RawFd> {
         self.shared().fd()
+    }
+}
+
+/// Opens the selected ports, at least one. A primary port that cannot be opened is left out, and
+/// the ports are selected again; a secondary one is left out, since the others are enough. Returns
+/// also why these ports and not others. Fails with the reason against the first port if none can be
+/// opened, and with the reason against any port if the user has named them.
+fn open_ports(
+    mut selection: Selection,
+    open: impl Fn(Port, &[VerbsTransport]) -> Result<VerbsTransport, Unavailable>,
+) -> Result<(Vec<VerbsTransport>, Option<String>), Unavailable> {
+    let mut first_refusal = None;
+    loop {
+        let mut opened = Vec::new();
+        let mut reasons: Vec<String> = selection.reason.iter().cloned().collect();
+        let mut refusal = None;
+        for port in &selection.ports {
+            match open(port.clone(), &opened) {
+                Ok(transport) => opened.push(transport),
+                Err(why) if opened.is_empty() || selection.are_named() => {
+                    refusal = Some(why);
+                    break;
+                }
+                Err(why) => reasons.push(format!("not {}:{} ({why})", port.device, port.number)),
+            }
+        }
+        let Some(why) = refusal else {
+            return Ok((opened, (!reasons.is_empty()).then(|| reasons.join("; "))));
+        };
+        match selection.without_first(&why) {
+            Some(next) => selection = next,
+            None => return Err(first_refusal.unwrap_or(why)),
+        }
+        first_refusal.get_or_insert(why);
     }
 }
 

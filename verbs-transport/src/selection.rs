@@ -5,6 +5,9 @@
 //! ones, at most `verbs.max_rails`: the nearest first, in turns for the ranks of a host. Named
 //! ports of one network are ordered in the same way; those of several networks keep their order, so
 //! that the nth port of each rank is in the same network.
+//!
+//! A port that is usable may fail all the same when a transport is opened on it. The selection is
+//! then made again without it ([`Selection::without_first`]), unless the user has named it.
 
 use std::cmp::Reverse;
 use std::net::Ipv4Addr;
@@ -27,8 +30,18 @@ pub struct Selection {
     pub ports: Vec<Port>,
     /// Why these and not others, if there are others.
     pub reason: Option<String>,
-    /// The user has named them; therefore each must work.
-    pub(crate) are_named: bool,
+    usable: Usable,
+}
+
+/// The usable ports of a host, from which a selection is made.
+#[derive(Debug)]
+struct Usable {
+    ports: Vec<Port>,
+    /// The properties of each port.
+    candidates: Vec<Candidate>,
+    /// Why other ports and devices are not usable.
+    why_not: Vec<String>,
+    wishes: Wishes,
 }
 
 /// The properties of a port that matter.
@@ -75,8 +88,8 @@ impl Selection {
             None => settings.devices.clone(),
         };
         let list = DeviceList::parse(&[named.as_slice(), &settings.rails].concat())?;
-        let found = match list.names() {
-            Some(_) => named_ports(library, &devices, &list, settings)?,
+        let (ports, why_not) = match list.names() {
+            Some(_) => (named_ports(library, &devices, &list, settings)?, Vec::new()),
             None => usable_ports(library, &devices, &list, settings)?,
         };
         let wishes = Wishes {
@@ -86,13 +99,37 @@ impl Selection {
             local_rank: settings.local_rank,
         };
         let locality = Locality::of_process();
-        let candidates: Vec<Candidate> =
-            found.iter().map(|port| Candidate::new(port, &locality)).collect();
-        let order = order(&candidates, wishes);
-        let reason = reason(&found, &candidates, &order, wishes);
-        let mut found: Vec<Option<Port>> = found.into_iter().map(Some).collect();
-        let ports = order.into_iter().filter_map(|at| found[at].take()).collect();
-        Ok(Selection { ports, reason, are_named: wishes.are_named })
+        let candidates = ports.iter().map(|port| Candidate::new(port, &locality)).collect();
+        Ok(Usable { ports, candidates, why_not, wishes }.select())
+    }
+
+    /// Selects again without the first port, which cannot be opened; `why` becomes a part of the
+    /// reason. `None` if there is no other port, or the user has named the ports: then each must
+    /// work.
+    pub(crate) fn without_first(self, why: &Unavailable) -> Option<Selection> {
+        let mut usable = self.usable;
+        let first = *order(&usable.candidates, usable.wishes).first()?;
+        let port = usable.ports.remove(first);
+        usable.candidates.remove(first);
+        usable.why_not.push(format!("not {}:{} ({why})", port.device, port.number));
+        let has_others = !usable.ports.is_empty() && !usable.wishes.are_named;
+        has_others.then(|| usable.select())
+    }
+
+    /// Returns whether the user has named the ports; therefore each must work.
+    pub(crate) fn are_named(&self) -> bool {
+        self.usable.wishes.are_named
+    }
+}
+
+impl Usable {
+    fn select(self) -> Selection {
+        let order = order(&self.candidates, self.wishes);
+        let mut reasons = reasons(&self.ports, &self.candidates, &order, self.wishes);
+        reasons.extend(self.why_not.iter().cloned());
+        let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        let ports = order.iter().map(|&at| self.ports[at].clone()).collect();
+        Selection { ports, reason, usable: self }
     }
 }
 
@@ -128,14 +165,15 @@ fn named_ports(
     Ok(ports)
 }
 
-/// Opens all usable ports that the list includes.
+/// Opens all usable ports that the list includes: at least one. Returns also why others are not
+/// usable.
 fn usable_ports(
     library: &'static Library,
     devices: &[String],
     list: &DeviceList,
     settings: &Settings,
-) -> Result<Vec<Port>, Unavailable> {
-    let (mut ports, mut refused, mut why_not) = (Vec::new(), None, Vec::new());
+) -> Result<(Vec<Port>, Vec<String>), Unavailable> {
+    let (mut ports, mut refused, mut why_not) = (Vec::new(), Vec::new(), Vec::new());
     for device in devices {
         // A device without an included port need not work.
         if !(1..=u8::MAX).any(|port| list.includes(device, port)) {
@@ -147,16 +185,18 @@ fn usable_ports(
                 why_not.extend(why);
             }
             // A device that is not meant may be broken: an error only if no other is found.
-            Err(error) => refused = refused.or(Some(error)),
+            Err(error) => refused.push(error),
         }
     }
     if !ports.is_empty() {
-        return Ok(ports);
+        why_not.extend(refused.iter().map(Unavailable::to_string));
+        return Ok((ports, why_not));
     }
-    if refused.is_none() && why_not.is_empty() {
+    if refused.is_empty() && why_not.is_empty() {
         why_not.push(format!("verbs.devices excludes all of {}", devices.join(", ")));
     }
-    Err(refused.unwrap_or_else(|| Unavailable::PortsDown(why_not.join("; "))))
+    let first = refused.into_iter().next();
+    Err(first.unwrap_or_else(|| Unavailable::PortsDown(why_not.join("; "))))
 }
 
 impl Candidate {
@@ -249,14 +289,11 @@ fn is_like(port: &Candidate, best: &Candidate) -> bool {
         && u64::from(port.rate) * 2 > u64::from(best.rate)
 }
 
-/// Returns why these ports and not others, if there are several.
-fn reason(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) -> Option<String> {
-    if all.len() < 2 {
-        return None;
-    }
+/// Returns why these ports and not other usable ones, if there are several.
+fn reasons(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) -> Vec<String> {
+    let Some(&first) = order.first() else { return Vec::new() };
     let name = |at: usize| format!("{}:{}", ports[at].device, ports[at].number);
     let list = |which: Vec<usize>| which.into_iter().map(name).collect::<Vec<_>>().join(", ");
-    let first = *order.first()?;
     let mut parts = Vec::new();
     let others = (0..all.len()).filter(|&at| all[at].distance > all[first].distance);
     let others: Vec<usize> = others.filter(|&at| all[at].network == all[first].network).collect();
@@ -284,7 +321,7 @@ fn reason(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) ->
             parts.push(format!("not {} ({why})", list(which)));
         }
     }
-    (!parts.is_empty()).then(|| parts.join("; "))
+    parts
 }
 
 #[cfg(test)]

@@ -106,7 +106,9 @@ fn describe(engine: &Engine, attr: &mut DeviceAttr) {
     attr.max_qp_rd_atom = options.reads.into();
     attr.max_qp_init_rd_atom = options.reads.into();
     attr.atomic_cap = options.atomics;
-    (attr.max_srq, attr.max_srq_wr, attr.max_srq_sge) = (1 << 16, options.srq as c_int, 1);
+    if !options.lacks_srq.contains(&engine.name) {
+        (attr.max_srq, attr.max_srq_wr, attr.max_srq_sge) = (1 << 16, options.srq as c_int, 1);
+    }
     attr.max_pkeys = options.pkeys.len() as u16;
     attr.phys_port_cnt = options.ports;
 }

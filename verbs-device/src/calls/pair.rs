@@ -24,15 +24,23 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> 
     let (device, attr) = unsafe { ((*pd).public.context, (*init).attr) };
     // SAFETY: by the interface the context is open.
     let number = unsafe { context(device) }.with(|engine| {
+        let is_listed = |names: &[String]| names.contains(&engine.name);
+        if is_listed(&engine.options.lacks_srq) || is_listed(&engine.options.refuses_srq) {
+            return Err(libc::EOPNOTSUPP);
+        }
         if attr.max_wr > engine.options.srq || attr.max_sge > 1 {
-            return None;
+            return Err(libc::EINVAL);
         }
         let number = engine.handle();
         engine.srqs.insert(number, Srq { receives: [].into(), max: attr.max_wr });
-        Some(number)
+        Ok(number)
     });
-    let Some(number) = number else { return fail(libc::EINVAL) };
-    Box::into_raw(Box::new(SharedQueue { public: ibv::Srq { context: device }, number }))
+    match number {
+        Ok(number) => {
+            Box::into_raw(Box::new(SharedQueue { public: ibv::Srq { context: device }, number }))
+        }
+        Err(code) => fail(code),
+    }
 }
 
 #[unsafe(no_mangle)]

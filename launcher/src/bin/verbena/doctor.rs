@@ -13,7 +13,7 @@ use config::{Knobs, Registration, Sources};
 use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
-use verbs_transport::{InProcessStore, Selection, Settings, VerbsTransport};
+use verbs_transport::{InProcessStore, Rails, Selection, Settings, Unavailable};
 
 /// Shared memory that a small job takes, bytes.
 const SHARED_MEMORY_MIN: u64 = 64 << 20;
@@ -38,23 +38,23 @@ use Finding::{Bad, Good, Without};
 pub(crate) fn run(rdma: bool) -> Result<(), String> {
     let knobs = Knobs::with_options(Sources::default()).map_err(|error| error.to_string())?;
     let settings = Settings::from_knobs(&knobs);
-    let port = Selection::new(&settings).map(|selection| {
-        let ports: Vec<String> = selection.ports.iter().map(ToString::to_string).collect();
-        let reason = selection.reason.map_or_else(String::new, |why| format!(" ({why})"));
-        format!("{}{reason}", ports.join(" and "))
-    });
-    let has_port = port.is_ok();
+    let has_port = Selection::new(&settings).is_ok();
+    // A port that looks usable may fail when it is opened; then a job takes another one.
+    let rails = open(&settings, 0, &InProcessStore::default());
     let mut findings = vec![
         ("processors", processors()),
         ("shared memory", shared_memory()),
         ("single copy", single_copy()),
         ("open files", open_files()),
         ("Fortran", fortran_modules()),
-        ("RDMA port", port.map_or_else(|error| missing(error.to_string(), rdma), Good)),
+        ("RDMA port", port(rails.as_ref(), rdma)),
     ];
     if has_port {
         findings.push(("locked memory", locked_memory()));
-        findings.push(("registration", registration(&settings, rdma)));
+    }
+    if let Ok(rails) = rails {
+        findings.push(("registration", registration(settings.registration, rails.registration())));
+        drop(rails);
         findings
             .push(("RDMA message", message(&settings).map_or_else(|why| missing(why, rdma), Good)));
     }
@@ -178,26 +178,33 @@ fn locked_memory() -> Finding {
     }
 }
 
-/// Checks how the registration of large messages is kept valid.
-fn registration(settings: &Settings, rdma: bool) -> Finding {
-    let transport = VerbsTransport::open(
-        settings.clone(),
-        Peer(0),
-        2,
-        [1; 32],
-        Box::new(InProcessStore::default()),
-    );
-    let registration = settings.registration;
-    match transport.map(|transport| transport.registration()) {
-        Err(why) => missing(why.to_string(), rdma),
-        Ok(Registration::Odp) => Good("odp: the device asks for pages when it needs them".into()),
-        Ok(Registration::None) if registration == Registration::None => Good("none, as verbs.registration says".into()),
-        Ok(Registration::None) => Without(
+/// Opens the transport of rank `me` of two as a job does.
+fn open(settings: &Settings, me: u32, store: &InProcessStore) -> Result<Rails, Unavailable> {
+    Rails::open(settings.clone(), Peer(me), 2, [1; 32], Box::new(store.clone()))
+}
+
+/// Describes the ports that a job uses, or returns why there are none.
+fn port(rails: Result<&Rails, &Unavailable>, rdma: bool) -> Finding {
+    let rails = match rails {
+        Ok(rails) => rails,
+        Err(why) => return missing(why.to_string(), rdma),
+    };
+    let ports: Vec<String> = rails.ports().map(ToString::to_string).collect();
+    let reason = rails.reason().map_or_else(String::new, |why| format!(" ({why})"));
+    Good(format!("{}{reason}", ports.join(" and ")))
+}
+
+/// Describes how the registration of large messages is kept valid.
+fn registration(wanted: Registration, used: Registration) -> Finding {
+    match used {
+        Registration::Odp => Good("odp: the device asks for pages when it needs them".into()),
+        Registration::None if wanted == Registration::None => Good("none, as verbs.registration says".into()),
+        Registration::None => Without(
             "none: every large message is registered again. userfaultfd would avoid that: it needs Linux 5.18, and in a \
              container a seccomp profile that permits the call"
                 .into(),
         ),
-        Ok(_) => Good("userfaultfd: buffers stay registered while their pages stay".into()),
+        _ => Good("userfaultfd: buffers stay registered while their pages stay".into()),
     }
 }
 
@@ -205,11 +212,7 @@ fn registration(settings: &Settings, rdma: bool) -> Finding {
 fn message(settings: &Settings) -> Result<String, String> {
     const TEXT: &[u8] = b"are you there";
     let store = InProcessStore::default();
-    let open = |me| {
-        let open =
-            VerbsTransport::open(settings.clone(), Peer(me), 2, [1; 32], Box::new(store.clone()));
-        open.map_err(|error| error.to_string())
-    };
+    let open = |me| open(settings, me, &store).map_err(|error| error.to_string());
     let (mut sender, mut receiver) = (open(0)?, open(1)?);
     let (mut received, mut replies) = (Received::default(), Received::default());
     let (began, mut is_sent) = (Instant::now(), false);
