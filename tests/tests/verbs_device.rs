@@ -11,6 +11,8 @@ mod full_queue;
 mod given_up;
 #[path = "verbs/late_writes.rs"]
 mod late_writes;
+#[path = "verbs/locked_memory.rs"]
+mod locked_memory;
 #[path = "verbs/many_peers.rs"]
 mod many_peers;
 #[path = "verbs/moved.rs"]

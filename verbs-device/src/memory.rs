@@ -42,6 +42,12 @@ impl Regions {
         self.by_key.remove(&key).is_some()
     }
 
+    /// Returns the bytes of all registrations that pin memory.
+    pub(crate) fn pinned(&self) -> u64 {
+        let pinned = self.by_key.values().filter(|region| region.access & access::ON_DEMAND == 0);
+        pinned.map(|region| region.length).sum()
+    }
+
     /// Returns whether `key` gives all of these rights to the range, to a queue pair of domain
     /// `pd`.
     pub(crate) fn covers(

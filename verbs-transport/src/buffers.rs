@@ -1,5 +1,6 @@
 //! The send slots of a process, shared by all peers.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::eager_rdma::wire::SLOT_HEADER;
@@ -7,6 +8,7 @@ use crate::endpoint::flow::Unacked;
 use crate::frame::{OPERAND, PREFIX};
 use crate::ibv::{Pd, Sge};
 use crate::memory::Pool;
+use crate::registration::Registrations;
 
 /// Bytes of a slot for short frames.
 const SHORT_BYTES: usize = 256;
@@ -23,6 +25,8 @@ pub(crate) struct SendBuffers {
     pub(crate) short: Pool,
     /// For control messages and ring controls: frames that wait for credit never use them up.
     pub(crate) control: Pool,
+    /// The error with which the system has refused memory, until it is reported.
+    pub(crate) refusal: Option<io::Error>,
 }
 
 impl SendBuffers {
@@ -42,25 +46,38 @@ impl SendBuffers {
             long: Pool::new(pd, SLOT_HEADER + message, frames),
             short: Pool::new(pd, SHORT_BYTES, frames),
             control: Pool::new(pd, PREFIX + OPERAND, max_connections * controls),
+            refusal: None,
         }
     }
 
-    /// Takes a slot for a frame of `bytes` bytes; `None` if there is none.
+    /// Makes the first slots of each kind. Then a refusal of the system counts as no slot later:
+    /// slots come back.
+    pub(crate) fn prepare(&mut self) -> io::Result<()> {
+        [&mut self.long, &mut self.short, &mut self.control].into_iter().try_for_each(Pool::prepare)
+    }
+
+    /// Takes a slot for a frame of `bytes` bytes; `None` if there is none. If the system refuses
+    /// memory, registrations that are not in use give theirs.
     #[inline(always)]
-    pub(crate) fn take(&mut self, bytes: usize) -> Option<u32> {
+    pub(crate) fn take(&mut self, bytes: usize, registrations: &mut Registrations) -> Option<u32> {
         if SLOT_HEADER + bytes <= self.short.slot_bytes()
-            && let Ok(Some(slot)) = self.short.take()
+            && let Ok(Some(slot)) = self.short.take_or_evict(|| registrations.evict_idle())
         {
             return Some(slot);
         }
-        // A refusal of the system counts as no slot: slots come back.
-        self.take_long()
+        self.take_long(registrations)
     }
 
-    /// Takes a slot for a frame of any length; `None` if there is none.
+    /// Takes a slot for a frame of any length, as [`SendBuffers::take`] does.
     #[inline(always)]
-    pub(crate) fn take_long(&mut self) -> Option<u32> {
-        self.long.take().ok().flatten().map(|slot| slot | LONG)
+    pub(crate) fn take_long(&mut self, registrations: &mut Registrations) -> Option<u32> {
+        match self.long.take_or_evict(|| registrations.evict_idle()) {
+            Ok(slot) => slot.map(|slot| slot | LONG),
+            Err(error) => {
+                self.refusal = Some(error);
+                None
+            }
+        }
     }
 
     /// Returns the registered bytes: now, and at most.

@@ -13,6 +13,7 @@ use crate::buffers::{LONG, SendBuffers};
 use crate::eager_rdma::wire::SLOT_HEADER;
 use crate::endpoint::flow::{FlowControl, Unacked};
 use crate::frame::{self, COALESCED, COALESCED_HEADER, LENGTH_BYTES, PREFIX};
+use crate::registration::Registrations;
 
 /// Whether frames are being coalesced; with the index of the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,13 +87,14 @@ impl Coalescer {
         at: usize,
         flow: &mut FlowControl,
         send: &mut SendBuffers,
+        registrations: &mut Registrations,
         len: usize,
     ) -> bool {
         let needed = LENGTH_BYTES + Header::SIZE + len;
         if self.state != State::Empty(at) || COALESCED_HEADER + 2 * needed > self.max_message {
             return false;
         }
-        let Some(slot) = send.take_long() else { return false };
+        let Some(slot) = send.take_long(registrations) else { return false };
         let bytes = send.long.bytes_mut(slot & !LONG, SLOT_HEADER + COALESCED_HEADER);
         let message = &mut bytes[SLOT_HEADER..];
         message[..4].copy_from_slice(&flow.tx_seq.to_le_bytes());

@@ -12,11 +12,15 @@ use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fabric::UserBuf;
 
 use crate::ibv::layout::access;
 use crate::ibv::{Mr, Pd, Sge};
+
+/// Time after which a pool asks for memory again that the system has refused.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Slots of one size.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(crate) struct Pool {
     access: i32,
     chunks: Vec<Arc<Chunk>>,
     free: Vec<u32>,
+    /// When the system refused another chunk.
+    refused_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -90,6 +96,7 @@ impl Pool {
             access: access::LOCAL_WRITE,
             chunks: Vec::new(),
             free: Vec::new(),
+            refused_at: None,
         }
     }
 
@@ -100,28 +107,53 @@ impl Pool {
         pool
     }
 
-    /// Takes a slot, if one is free or can be made. Fails if the system refuses memory.
+    /// Makes the first slots, if there are none. Fails if the system refuses memory.
+    pub(crate) fn prepare(&mut self) -> io::Result<()> {
+        let slot = self.take()?;
+        self.free.extend(slot);
+        Ok(())
+    }
+
+    /// Takes a slot, if one is free or can be made. Fails if the system refuses memory; until some
+    /// time has passed there is then no slot.
     #[inline]
     pub(crate) fn take(&mut self) -> io::Result<Option<u32>> {
+        self.take_or_evict(|| false)
+    }
+
+    /// Takes a slot as [`Pool::take`] does. If the system refuses memory, calls `evict`, and asks
+    /// again if that has given memory back.
+    #[inline]
+    pub(crate) fn take_or_evict(
+        &mut self,
+        evict: impl FnOnce() -> bool,
+    ) -> io::Result<Option<u32>> {
         match self.free.pop() {
             Some(slot) => Ok(Some(slot)),
-            None => self.grow(),
+            None => self.grow(evict),
         }
     }
 
     #[cold]
-    fn grow(&mut self) -> io::Result<Option<u32>> {
-        if self.chunks.len() >= self.max_chunks {
+    fn grow(&mut self, evict: impl FnOnce() -> bool) -> io::Result<Option<u32>> {
+        if !self.may_grow() {
             return Ok(None);
         }
+        let make = || Chunk::new(&self.pd, self.slot << self.chunk_order, self.access);
+        let mut chunk = make();
+        if chunk.is_err() && evict() {
+            chunk = make();
+        }
+        self.refused_at = chunk.is_err().then(Instant::now);
         let first = (self.chunks.len() as u32) << self.chunk_order;
-        self.chunks.push(Arc::new(Chunk::new(
-            &self.pd,
-            self.slot << self.chunk_order,
-            self.access,
-        )?));
+        self.chunks.push(Arc::new(chunk?));
         self.free.extend((first..first + (1 << self.chunk_order)).rev());
         Ok(self.free.pop())
+    }
+
+    fn may_grow(&self) -> bool {
+        self.chunks.len() < self.max_chunks
+            && self.refused_at.is_none_or(|at| at.elapsed() > RETRY_INTERVAL)
     }
 
     /// Returns a slot to the pool.
@@ -132,7 +164,7 @@ impl Pool {
 
     /// Returns whether a slot could be taken.
     pub(crate) fn has_free(&self) -> bool {
-        !self.free.is_empty() || self.chunks.len() < self.max_chunks
+        !self.free.is_empty() || self.may_grow()
     }
 
     #[inline]

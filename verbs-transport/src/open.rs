@@ -83,9 +83,13 @@ impl VerbsTransport {
             false => None,
         };
         let registrations = Registrations::new(pd, settings)?;
+        let mut send =
+            SendBuffers::new(pd, message, credits, CONTROL_SENDS, max_connections, size - 1);
+        let mut rings = Rings::new(pd, credits, settings.eager_rdma_peers, max_connections);
         // Now, so that a lack of memory does not show in the middle of the job.
         let each = config.receives_each();
-        recv.reserve(each).map_err(step("registering its buffers"))?;
+        let prepared = recv.reserve(each, || false).and_then(|_| send.prepare());
+        prepared.and_then(|()| rings.prepare()).map_err(step("registering its buffers"))?;
         recv.release(each);
         // Last: another port may be taken if this one fails.
         let mut wireup = Wireup::new(ud, store, secret);
@@ -98,8 +102,8 @@ impl VerbsTransport {
             wireup,
             recv,
             completions: Completions::new(cq),
-            send: SendBuffers::new(pd, message, credits, CONTROL_SENDS, max_connections, size - 1),
-            rings: Rings::new(pd, credits, settings.eager_rdma_peers, max_connections),
+            send,
+            rings,
             coalescer: Coalescer::new(config.caps.frame),
             adapter,
             wait_set,
@@ -110,6 +114,7 @@ impl VerbsTransport {
             reports: Reports::default(),
             polls: 0,
             flushing: None,
+            has_warned_refused: false,
         })
     }
 }

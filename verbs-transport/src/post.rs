@@ -40,7 +40,8 @@ impl VerbsTransport {
                 return Ok(Post::NoSpace);
             }
         }
-        let Some(slot) = self.send.take(FRAME_HEADER + len) else { return self.no_slot(at) };
+        let slot = self.send.take(FRAME_HEADER + len, &mut self.registrations);
+        let Some(slot) = slot else { return self.no_slot(at) };
         self.send_frame(at, slot, header, len, fill);
         Ok(Post::Sent)
     }
@@ -130,6 +131,9 @@ impl VerbsTransport {
     /// acknowledgements from all peers.
     #[cold]
     fn no_slot(&mut self, at: usize) -> Result<Post, PeerFailed> {
+        if let Some(error) = self.send.refusal.take() {
+            self.warn_refused(&error);
+        }
         self.credit.block(&mut self.endpoints, at);
         let connected: Vec<u32> = self.endpoints.with_queue_pairs().collect();
         for other in connected {
@@ -175,8 +179,8 @@ impl VerbsTransport {
             }
             self.flush_coalesced();
         }
-        let Self { endpoints, send, coalescer, .. } = self;
-        coalescer.open(at, &mut endpoints[at].flow, send, len)
+        let Self { endpoints, send, coalescer, registrations, .. } = self;
+        coalescer.open(at, &mut endpoints[at].flow, send, registrations, len)
     }
 
     fn append_coalesced(

@@ -124,7 +124,7 @@ impl VerbsTransport {
         let each = self.config.receives_each();
         let max = self.adapter.port.device_attr.max_cqe;
         let reserved =
-            self.completions.reserve(entries, max).and_then(|()| self.recv.reserve(each));
+            self.completions.reserve(entries, max).and_then(|()| self.reserve_receives(each));
         match reserved {
             Ok(true) => {
                 self.endpoints[at].flow.receives = each;

@@ -60,14 +60,19 @@ impl ReceiveQueue {
         self.max - self.reserved
     }
 
-    /// Reserves so many receives, which are posted. Returns false if there are fewer; fails if the
-    /// system refuses memory for them.
-    pub(crate) fn reserve(&mut self, count: u32) -> io::Result<bool> {
+    /// Reserves so many receives, which are posted. Returns false if there are fewer. If the system
+    /// refuses memory for them, calls `evict` as [`Pool::take_or_evict`] does; fails if it refuses
+    /// all the same.
+    pub(crate) fn reserve(
+        &mut self,
+        count: u32,
+        mut evict: impl FnMut() -> bool,
+    ) -> io::Result<bool> {
         if self.unreserved() < count {
             return Ok(false);
         }
         while self.made < self.reserved + count + REPOST_BATCH {
-            let slot = self.slots.take()?;
+            let slot = self.slots.take_or_evict(&mut evict)?;
             let slot = slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
             self.to_repost.push(slot);
             self.made += 1;

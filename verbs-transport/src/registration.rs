@@ -234,13 +234,20 @@ impl Registrations {
         Some(())
     }
 
+    /// Evicts all cached registrations that are not in use. Returns whether there were any.
+    #[cold]
+    pub(crate) fn evict_idle(&mut self) -> bool {
+        let has_evicted = self.evict_lru().is_some();
+        while self.evict_lru().is_some() {}
+        has_evicted
+    }
+
     /// Makes a registration. If the system refuses, evicts all that are not in use and tries
     /// again.
     fn register(&mut self, bytes: Range<usize>, access: i32) -> io::Result<Arc<Mr>> {
         self.made += 1;
         let mut registered = Mr::register_range(&self.pd, bytes.clone(), access);
-        if registered.is_err() && self.evict_lru().is_some() {
-            while self.evict_lru().is_some() {}
+        if registered.is_err() && self.evict_idle() {
             registered = Mr::register_range(&self.pd, bytes, access);
         }
         registered.map(Arc::new)

@@ -9,6 +9,8 @@
 //! that leaves gives back all of its receives. One change is under way to a peer at a time, or one
 //! down after one up; control messages have receives for both, and for the confirmation.
 
+use std::io;
+
 use crate::endpoint::Endpoint;
 use crate::frame::control;
 use crate::transport::VerbsTransport;
@@ -17,15 +19,24 @@ use crate::transport::VerbsTransport;
 pub(crate) const MUCH_MORE: u32 = 4;
 
 impl VerbsTransport {
+    /// Reserves so many receives. Returns false if there are fewer; fails if the system refuses
+    /// memory for them.
+    pub(crate) fn reserve_receives(&mut self, count: u32) -> io::Result<bool> {
+        let Self { recv, registrations, .. } = self;
+        let reserved = recv.reserve(count, || registrations.evict_idle());
+        reserved.inspect_err(|error| self.warn_refused(error))
+    }
+
     /// Gives the peer of endpoint `at` a whole window if it has a low one and there are receives.
     pub(crate) fn raise(&mut self, at: usize) -> bool {
-        let Self { endpoints, recv, credit, .. } = self;
-        let flow = &mut endpoints[at].flow;
+        let flow = &self.endpoints[at].flow;
         let more = flow.granted - flow.share;
         // A lack of memory counts as none: what the peer has is enough.
-        if more == 0 || !matches!(recv.reserve(more), Ok(true)) {
+        if more == 0 || !matches!(self.reserve_receives(more), Ok(true)) {
             return false;
         }
+        let Self { endpoints, credit, .. } = self;
+        let flow = &mut endpoints[at].flow;
         flow.receives += more;
         flow.share = flow.granted;
         credit.owe(endpoints, at, control::WINDOW);

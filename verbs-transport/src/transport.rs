@@ -29,6 +29,7 @@ use crate::endpoints::Endpoints;
 use crate::limits::Config;
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
+use crate::unavailable::Unavailable;
 use crate::wait_set::WaitSet;
 use crate::wireup::Wireup;
 
@@ -58,6 +59,8 @@ pub struct VerbsTransport {
     pub(crate) polls: u64,
     /// The end of the session, if it is under way.
     pub(crate) flushing: Option<Flushing>,
+    /// A line has reported that the system refuses memory.
+    pub(crate) has_warned_refused: bool,
 }
 
 /// The end of a session under way.
@@ -126,6 +129,22 @@ impl VerbsTransport {
     /// Returns the port in use.
     pub fn port(&self) -> &Port {
         &self.adapter.port
+    }
+
+    /// Reports once that the system refuses memory for slots: what there is serves on.
+    #[cold]
+    pub(crate) fn warn_refused(&mut self, error: &io::Error) {
+        if std::mem::replace(&mut self.has_warned_refused, true) {
+            return;
+        }
+        let (me, device) = (self.endpoints.me().0, &self.port().device);
+        let why = match Unavailable::memlock(error) {
+            Some(why) => why.to_string(),
+            None => format!("{device} cannot register more ({error})"),
+        };
+        eprintln!(
+            "verbena: rank {me} goes on with the memory for RDMA messages that it has, slower: {why}"
+        );
     }
 
     /// Makes what wakes another transport wake this one too.

@@ -87,6 +87,7 @@ impl UdEndpoint {
             to_repost: Vec::new(),
             is_refused: false,
         };
+        ud.send_slots.prepare()?;
         for _ in 0..receives {
             let slot = ud.recv_slots.take()?;
             ud.to_repost.push(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?);

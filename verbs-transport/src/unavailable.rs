@@ -158,14 +158,19 @@ impl Unavailable {
     /// Returns the error of a failed step. Names the limit on locked memory where that is the
     /// likely reason: the kernel only reports a lack of memory.
     pub(crate) fn step(device: &str, what: &'static str, error: io::Error) -> Unavailable {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
-        match (error.raw_os_error(), limit) {
-            (Some(libc::ENOMEM | libc::EAGAIN | libc::EPERM), Some(limit)) if limit < 1 << 30 => {
-                Unavailable::Memlock { limit }
-            }
-            (Some(libc::EACCES | libc::EPERM), _) => Unavailable::Permission(device.to_owned()),
+        Unavailable::memlock(&error).unwrap_or_else(|| match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Unavailable::Permission(device.to_owned()),
             _ => Unavailable::Broken { device: device.to_owned(), what, error },
-        }
+        })
+    }
+
+    /// Returns the limit on locked memory as the reason, where it is the likely one of an error.
+    pub(crate) fn memlock(error: &io::Error) -> Option<Unavailable> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+        let is_likely =
+            matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN | libc::EPERM));
+        let limit = limit.filter(|&limit| is_likely && limit < 1 << 30)?;
+        Some(Unavailable::Memlock { limit })
     }
 }
 

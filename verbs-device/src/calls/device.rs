@@ -263,6 +263,10 @@ pub unsafe extern "C" fn ibv_reg_mr(
         if on_demand && !engine.options.odp {
             return Err(libc::EOPNOTSUPP);
         }
+        let limit = u64::from(engine.options.pinned) << 10;
+        if limit > 0 && !on_demand && engine.regions.pinned() + bytes > limit {
+            return Err(libc::ENOMEM);
+        }
         if engine.is_removed { Err(libc::EIO) } else { Ok(engine.regions.insert(region)) }
     });
     match key {

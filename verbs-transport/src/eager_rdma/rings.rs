@@ -46,6 +46,11 @@ impl Rings {
         }
     }
 
+    /// Makes the first ring controls, if any ring is wanted: without one there is no connection.
+    pub(crate) fn prepare(&mut self) -> io::Result<()> {
+        if self.max == 0 { Ok(()) } else { self.controls.prepare() }
+    }
+
     /// Returns the registered bytes: now, and at most.
     pub(crate) fn registered(&self) -> [usize; 2] {
         let pools = [&self.rings, &self.controls].map(Pool::registered);
