@@ -590,6 +590,40 @@ fn peers_learn_new_gids() {
     ports_move("peers_learn_new_gids", "devices=stand0/roce,stand1/roce");
 }
 
+/// A port gets a second address, whose entry of the table comes first: the former one stays in use,
+/// and no connection is closed. When the former one is gone, another one is taken.
+#[test]
+fn an_address_that_is_added_replaces_none() {
+    alone("an_address_that_is_added_replaces_none", "devices=stand0/roce", || {
+        let mut ends = transports(2, &Settings { connect_after: 0, ..settings() });
+        let limit = Duration::from_secs(10);
+        let exchange_both = |ends: &mut [VerbsTransport]| {
+            for from in [0, 1] {
+                exchange(ends, from, limit);
+            }
+        };
+        while !ends[0].is_connected(Peer(1)) {
+            exchange_both(&mut ends);
+        }
+        let address = |ends: &[VerbsTransport]| {
+            ends.iter().map(|end| (end.port().address, end.port().gid_index)).collect::<Vec<_>>()
+        };
+        let before = address(&ends);
+        control("second=1");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(200) {
+            exchange_both(&mut ends);
+            assert!(ends.iter().all(|end| end.connections() == 1), "a connection is closed");
+        }
+        assert_eq!(address(&ends), before);
+        control("move=1");
+        while address(&ends).iter().zip(&before).any(|(now, before)| now == before) {
+            assert!(began.elapsed() < limit, "the port keeps an address that is gone");
+            exchange_both(&mut ends);
+        }
+    });
+}
+
 #[test]
 fn a_port_is_queried_only_after_silence() {
     alone("a_port_is_queried_only_after_silence", "", || {

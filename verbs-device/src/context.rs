@@ -101,8 +101,9 @@ impl Context {
 
 /// Carries out what a test wants of the open devices of this process: words as in the options
 /// change them; `device=NAME` restricts the words after it to one device; `down=PORT`, `up=PORT`
-/// and `move=PORT` change a port, `fatal=1` lets the device fail, `remove=1` removes it, `dump=1`
-/// prints the state (from a debugger, in a process that hangs). Returns false if a word is unknown.
+/// and `move=PORT` change a port, `second=PORT` gives it a second address, `fatal=1` lets the
+/// device fail, `remove=1` removes it, `dump=1` prints the state (from a debugger, in a process
+/// that hangs). Returns false if a word is unknown.
 pub(crate) fn control(text: &str) -> bool {
     let mut only = None;
     text.split_whitespace().all(|word| match word.split_once('=') {
@@ -138,6 +139,10 @@ impl Engine {
             ("move", Some(port)) => {
                 port.generation = port.generation.wrapping_add(1);
                 kinds.extend([event::LID_CHANGE, event::GID_CHANGE]);
+            }
+            ("second", Some(port)) => {
+                port.has_second = true;
+                kinds.push(event::GID_CHANGE);
             }
             ("dump", _) => eprintln!("{}", self.dump()),
             ("fatal" | "remove", _) => {

@@ -20,6 +20,8 @@ pub(crate) struct Port {
     id: u16,
     link: Link,
     pub(crate) generation: u8,
+    /// The port has a second IPv4 address, in the entries of the table that come first.
+    pub(crate) has_second: bool,
     pub(crate) is_up: bool,
     pub(crate) pkeys: Vec<u16>,
 }
@@ -27,7 +29,7 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new(node: u16, number: u8, link: Link, pkeys: Vec<u16>) -> Port {
         let id = (node * PORTS + u16::from(number) - 1) % IDS;
-        Port { id, link, generation: 0, is_up: true, pkeys }
+        Port { id, link, generation: 0, has_second: false, is_up: true, pkeys }
     }
 
     fn is_ethernet(&self) -> bool {
@@ -48,7 +50,10 @@ impl Port {
         let ([high, low], generation) = (self.id.to_be_bytes(), self.generation);
         let local = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, generation, high, low];
         let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, generation, high, low];
+        let second = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 11, generation, high, low];
         let (raw, gid_type) = match (self.is_ethernet(), index) {
+            (true, 0) if self.has_second => (second, gid_type::ROCE_V1),
+            (true, 1) if self.has_second => (second, gid_type::ROCE_V2),
             (false, 0) => (local, gid_type::IB),
             (true, 0) => (local, gid_type::ROCE_V1),
             (true, 1) => (local, gid_type::ROCE_V2),

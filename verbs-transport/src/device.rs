@@ -9,7 +9,7 @@ use std::sync::Arc;
 use config::RoceVersion;
 
 use crate::ibv::layout::{GRH_REQUIRED, gid_type, link_layer, port_state, transport_type};
-use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, Library, PortAttr};
+use crate::ibv::{AhAttr, Context, DeviceAttr, Gid, GidEntry, Library, PortAttr};
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
 
@@ -33,6 +33,8 @@ pub struct Port {
     pub address: PortAddress,
     /// Index of the address in the port's GID table.
     pub gid_index: u8,
+    /// Kind of the address, see [`gid_type`].
+    pub gid_type: u32,
     /// Index of the partition key in the port's table.
     pub pkey_index: u16,
 }
@@ -61,17 +63,26 @@ impl Port {
         format!("infiniband {:016x}", u64::from_be_bytes(prefix))
     }
 
-    /// Takes over the port's addresses as they are now. Returns whether they have changed; an error
-    /// if there is none now.
+    /// Takes over the port's addresses as they are now. The GID stays the same while the table has
+    /// it, whatever else is added. Returns whether the addresses have changed; an error if there is
+    /// none now.
     pub(crate) fn readdress(&mut self, settings: &Settings) -> Result<bool, Unavailable> {
         let (context, device) = (Arc::clone(&self.context), self.device.clone());
         let attr = context
             .port(self.number)
             .map_err(|error| Unavailable::step(&device, "querying its port", error))?;
-        let (gid, index) = find_gid(&context, &device, self.number, &attr, settings)?;
-        let address = PortAddress { lid: attr.lid, gid };
-        let has_changed = (address, index) != (self.address, self.gid_index);
-        (self.address, self.gid_index, self.attr) = (address, index, attr);
+        let current = context.gid(self.number, self.gid_index.into()).ok().flatten();
+        let is_same =
+            |entry: &GidEntry| (entry.gid, entry.gid_type) == (self.address.gid, self.gid_type);
+        let (entry, index) = match current.filter(is_same) {
+            Some(entry) => (entry, self.gid_index),
+            None => find_gid(&context, &device, self.number, &attr, settings)?,
+        };
+        let address = PortAddress { lid: attr.lid, gid: entry.gid };
+        let has_changed =
+            (address, index, entry.gid_type) != (self.address, self.gid_index, self.gid_type);
+        (self.address, self.gid_index, self.gid_type) = (address, index, entry.gid_type);
+        self.attr = attr;
         Ok(has_changed)
     }
 
@@ -214,7 +225,7 @@ fn open_port(
     if attr.state != port_state::ACTIVE {
         return Ok(Err(why_down(device, number, &attr)));
     }
-    let (gid, gid_index) = find_gid(context, device, number, &attr, settings)?;
+    let (entry, gid_index) = find_gid(context, device, number, &attr, settings)?;
     let pkey_index = find_pkey(context, device, number, &attr, settings)?;
     Ok(Ok(Port {
         context: Arc::clone(context),
@@ -223,8 +234,9 @@ fn open_port(
         is_emulated: is_emulated(&context.folder()),
         device_attr,
         attr,
-        address: PortAddress { lid: attr.lid, gid },
+        address: PortAddress { lid: attr.lid, gid: entry.gid },
         gid_index,
+        gid_type: entry.gid_type,
         pkey_index,
     }))
 }
@@ -256,20 +268,20 @@ fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
     format!("port {port} of {device} is {why}")
 }
 
-/// Returns the GID to use, and its index.
+/// Returns the entry of the GID table to use, and its index.
 fn find_gid(
     context: &Context,
     device: &str,
     port: u8,
     attr: &PortAttr,
     settings: &Settings,
-) -> Result<(Gid, u8), Unavailable> {
+) -> Result<(GidEntry, u8), Unavailable> {
     let missing =
         |what: String, remedy| Unavailable::NoGid { device: device.to_owned(), port, what, remedy };
     let entry = |index| context.gid(port, index).ok().flatten();
     if let Some(index) = settings.gid_index {
         let found = u8::try_from(index).ok().zip(entry(index));
-        return found.map(|(at, entry)| (entry.gid, at)).ok_or_else(|| {
+        return found.map(|(at, entry)| (entry, at)).ok_or_else(|| {
             missing(
                 format!("GID {index} (verbs.gid_index)"),
                 "set verbs.gid_index to one of them, or auto",
@@ -279,16 +291,15 @@ fn find_gid(
     if attr.link_layer != link_layer::ETHERNET {
         let found = entry(0)
             .ok_or_else(|| missing("GID 0".into(), "the port's firmware should have created it"))?;
-        return Ok((found.gid, 0));
+        return Ok((found, 0));
     }
     let count = u32::try_from(attr.gid_tbl_len).unwrap_or(0).min(256);
-    let all = (0..count)
-        .filter_map(|index| entry(index).map(|entry| (entry.gid, index as u8, entry.gid_type)));
-    all.filter_map(|(gid, index, kind)| {
-        Some((rank(&gid, kind, settings.roce_version)?, gid, index))
+    let all = (0..count).filter_map(|index| Some((entry(index)?, index as u8)));
+    all.filter_map(|(entry, index)| {
+        Some((rank(&entry.gid, entry.gid_type, settings.roce_version)?, entry, index))
     })
     .max_by_key(|&(rank, _, index)| (rank, std::cmp::Reverse(index)))
-    .map(|(_, gid, index)| (gid, index))
+    .map(|(_, entry, index)| (entry, index))
     .ok_or_else(|| {
         let what = match settings.roce_version {
             RoceVersion::Auto => "GID".into(),
