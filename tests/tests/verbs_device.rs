@@ -24,6 +24,7 @@ mod shares;
 #[path = "verbs/stand_in.rs"]
 mod stand_in;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use config::Rendezvous;
@@ -157,6 +158,31 @@ fn another_port_is_opened_if_the_first_one_fails() {
     alone_by_seed(name, 3, &format!("{options} refuses_srq=eth0,eth1,stand0"), || {
         let why = open(settings()).err().expect("no port works").to_string();
         assert!(why.contains("the RDMA device eth0 cannot be used"), "{why}");
+    });
+}
+
+/// A library before version 32 does not tell the type of a GID: sysfs does.
+#[test]
+fn old_libraries_find_the_same_gids() {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("old-library");
+    for device in ["stand0", "eth0"] {
+        let types = root.join(device).join("ports/1/gid_attrs/types");
+        std::fs::create_dir_all(&types).expect("a folder");
+        for (index, name) in (0..).zip(["IB/RoCE v1\n", "RoCE v2\n"].repeat(2)) {
+            std::fs::write(types.join(format!("{index}")), name).expect("a file");
+        }
+    }
+    let options = format!("devices=stand0/ib,eth0/roce sysfs={}", root.display());
+    alone("old_libraries_find_the_same_gids", &options, || {
+        for (device, count) in [("stand0", 1), ("eth0", 4)] {
+            let named = Settings { device: Some(device.into()), ..settings() };
+            let port = Port::choose(&named).expect("a port");
+            for index in 0..count {
+                let [now, old] = [port.context.gid(1, index), port.context.gid_by_sysfs(1, index)]
+                    .map(|entry| entry.expect("a table").expect("an entry"));
+                assert_eq!((now.gid, now.gid_type), (old.gid, old.gid_type), "{device} {index}");
+            }
+        }
     });
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::layout::{
     self, AsyncEvent, DeviceAttr, DeviceAttrEx, Extended, Gid, GidEntry, PortAttr, event, gid_type,
-    odp,
+    link_layer, odp,
 };
 use super::library::Library;
 use super::{check, non_null, set_non_blocking};
@@ -179,24 +179,39 @@ impl Context {
 
     /// Returns an entry of a port's GID table; `None` if it is empty.
     pub fn gid(&self, port: u8, index: u32) -> io::Result<Option<GidEntry>> {
-        let mut entry = GidEntry::default();
-        let code = match self.library.query_gid_ex {
-            // SAFETY: the device is open; `entry` has the size that is passed.
-            Some(query) => unsafe {
-                query(self.raw(), port.into(), index, &mut entry, 0, size_of::<GidEntry>())
-            },
-            None => {
-                entry.gid_type = gid_type::IB;
-                // SAFETY: the device is open; the GID is valid for writes.
-                unsafe { (self.library.query_gid)(self.raw(), port, index as i32, &mut entry.gid) }
-            }
+        let Some(query) = self.library.query_gid_ex else {
+            return self.gid_by_sysfs(port, index);
         };
+        let mut entry = GidEntry::default();
+        // SAFETY: the device is open; `entry` has the size that is passed.
+        let code =
+            unsafe { query(self.raw(), port.into(), index, &mut entry, 0, size_of::<GidEntry>()) };
         match check(code) {
             Ok(()) if entry.gid == Gid::default() => Ok(None),
             Ok(()) => Ok(Some(entry)),
             Err(error) if error.raw_os_error() == Some(libc::ENODATA) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns an entry as [`Context::gid`] does, with a library that has no call for its type:
+    /// from sysfs, where InfiniBand and version 1 of RoCE have the same name.
+    pub fn gid_by_sysfs(&self, port: u8, index: u32) -> io::Result<Option<GidEntry>> {
+        let mut entry = GidEntry { gid_index: index, port_num: port.into(), ..GidEntry::default() };
+        // SAFETY: the device is open; the GID is valid for writes.
+        check(unsafe { (self.library.query_gid)(self.raw(), port, index as i32, &mut entry.gid) })?;
+        if entry.gid == Gid::default() {
+            return Ok(None);
+        }
+        let file = self.folder().join(format!("ports/{port}/gid_attrs/types/{index}"));
+        // Kernels without the file have no version 2.
+        let name = std::fs::read_to_string(file).unwrap_or_default();
+        entry.gid_type = match name.trim() {
+            "RoCE v2" => gid_type::ROCE_V2,
+            _ if self.port(port)?.link_layer == link_layer::ETHERNET => gid_type::ROCE_V1,
+            _ => gid_type::IB,
+        };
+        Ok(Some(entry))
     }
 
     /// Returns the partition key at an index of a port's table.

@@ -44,7 +44,7 @@ macro_rules! functions {
         #[allow(missing_docs)]
         pub struct Library {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// Since version 22; `None` in older ones.
+            /// Since version 32 (IBVERBS_1.11); `None` in older ones.
             pub query_gid_ex: Option<unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, usize) -> c_int>,
             /// Since version 36; `None` in older ones.
             pub is_fork_initialized: Option<unsafe extern "C" fn() -> c_int>,
