@@ -113,10 +113,13 @@ impl Port {
     }
 }
 
-/// Returns whether a device, whose folder in sysfs is given, is software alone.
+/// Returns whether a device, whose folder in sysfs is given, is software alone. Before Linux 5.11
+/// the folder of rdma_rxe is below that of the adapter that its network interface has; but only
+/// rdma_rxe names that interface, in the file `parent`.
 fn is_emulated(folder: &Path) -> bool {
     let path = std::fs::canonicalize(folder);
     path.is_ok_and(|path| path.starts_with("/sys/devices/virtual"))
+        || folder.join("parent").exists()
 }
 
 /// Writes device, port, kind, packet size and address.
@@ -377,6 +380,18 @@ mod tests {
         assert!(descending.is_sorted_by(|a, b| a > b), "{descending:?}");
         assert_eq!(rank(&ipv4, gid_type::ROCE_V1, RoceVersion::V2), None);
         assert_eq!(rank(&ipv4, gid_type::ROCE_V2, RoceVersion::V1), None);
+    }
+
+    #[test]
+    fn soft_roce_is_known_by_its_parent() {
+        let root = std::env::temp_dir().join(format!("verbena-device-{}", std::process::id()));
+        for (name, file) in [("mlx5_0", "board_id"), ("rxe0", "parent")] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join(file), "eth0\n").unwrap();
+        }
+        let emulated = ["mlx5_0", "rxe0", "absent"].map(|name| is_emulated(&root.join(name)));
+        std::fs::remove_dir_all(root).unwrap();
+        assert_eq!(emulated, [false, true, false]);
     }
 
     #[test]
