@@ -58,22 +58,30 @@ impl Resource {
     }
 
     /// Returns the lowest processor of the instance that this process is restricted to; 0 for the
-    /// host.
+    /// host, which is known without the processors.
     fn instance(self, mine: &BTreeSet<u32>) -> Option<u32> {
-        let &first = mine.first()?;
-        let whole = match self {
-            Resource::Host => return Some(0),
+        if self == Resource::Host {
+            return Some(0);
+        }
+        let whole = self.processors_with(*mine.first()?)?;
+        mine.is_subset(&whole).then(|| whole.first().copied()).flatten()
+    }
+
+    /// Returns the processors of the instance that has this one; `None` for the host, which is no
+    /// set of processors here.
+    fn processors_with(self, first: u32) -> Option<BTreeSet<u32>> {
+        match self {
+            Resource::Host => None,
             Resource::Package => list(&format!("{CPUS}/cpu{first}/topology/package_cpus_list"))
-                .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/core_siblings_list")))?,
+                .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/core_siblings_list"))),
             Resource::NumaNode => (0..1024)
                 .map_while(|node| list(&format!("{NODES}/node{node}/cpulist")))
-                .find(|cpus| cpus.contains(&first))?,
-            Resource::L3Cache => list(&format!("{}/shared_cpu_list", cache(first, "3")?))?,
+                .find(|cpus| cpus.contains(&first)),
+            Resource::L3Cache => list(&format!("{}/shared_cpu_list", cache(first, "3")?)),
             Resource::Core => list(&format!("{CPUS}/cpu{first}/topology/core_cpus_list"))
-                .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/thread_siblings_list")))?,
-            Resource::Thread => BTreeSet::from([first]),
-        };
-        mine.is_subset(&whole).then(|| whole.first().copied()).flatten()
+                .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/thread_siblings_list"))),
+            Resource::Thread => Some(BTreeSet::from([first])),
+        }
     }
 }
 
@@ -161,5 +169,10 @@ mod tests {
         assert_eq!(Resource::Host.instance(&one), Some(0));
         assert_eq!(Resource::Thread.instance(&one), Some(0));
         assert_eq!(Resource::Thread.instance(&BTreeSet::from([0, 1])), None);
+        // Without /proc the processors are not known.
+        assert_eq!(
+            Resource::ALL.map(|each| each.instance(&BTreeSet::new())),
+            [Some(0), None, None, None, None, None]
+        );
     }
 }
