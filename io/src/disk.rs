@@ -9,6 +9,8 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::UserBuf;
@@ -32,7 +34,7 @@ pub(crate) struct Disk {
     /// The same file, opened for direct access.
     direct_fd: Option<OwnedFd>,
     direct: Direct,
-    path: String,
+    path: PathBuf,
     rank: u32,
     /// Reads of the system.
     reads: AtomicU64,
@@ -65,8 +67,8 @@ pub(crate) struct RangeLock<'a> {
     len: i64,
 }
 
-fn c_path(path: &str) -> Result<CString> {
-    CString::new(path)
+fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::new(Class::BadFile, "invalid file name: it contains a zero byte"))
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
 }
 
 /// Returns the number of the file system of a path, if the system tells.
-pub(crate) fn file_system_of(path: &str) -> Option<i64> {
+pub(crate) fn file_system_of(path: &Path) -> Option<i64> {
     let name = c_path(path).ok()?;
     // SAFETY: all zeros are a valid `statfs`, which the call fills.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
@@ -108,7 +110,7 @@ fn open_direct(fd: &OwnedFd, flags: i32) -> Option<OwnedFd> {
 }
 
 /// Deletes a file by name.
-pub(crate) fn unlink(path: &str, rank: u32) -> Result<()> {
+pub(crate) fn unlink(path: &Path, rank: u32) -> Result<()> {
     let name = c_path(path)?;
     // SAFETY: a terminated string.
     let done = retry(|| unsafe { libc::unlink(name.as_ptr()) }.into());
@@ -117,7 +119,7 @@ pub(crate) fn unlink(path: &str, rank: u32) -> Result<()> {
 
 impl Disk {
     /// Opens a file.
-    pub(crate) fn open(path: &str, how: OpenHow, rank: u32) -> Result<Disk> {
+    pub(crate) fn open(path: &Path, how: OpenHow, rank: u32) -> Result<Disk> {
         let name = c_path(path)?;
         let flags = how.flags | libc::O_CLOEXEC;
         // SAFETY: a terminated string.
@@ -143,7 +145,7 @@ impl Disk {
     }
 
     /// Returns the path that was opened.
-    pub(crate) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 

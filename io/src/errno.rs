@@ -1,6 +1,7 @@
 //! Errors of the system as MPI errors. No other file translates them.
 
 use std::io;
+use std::path::Path;
 
 use objects::{Class, Error};
 
@@ -23,8 +24,9 @@ pub(crate) fn class_of(error: &io::Error) -> Class {
 
 /// Returns the error of a failed call: what it did, to which file, and the system's sentence.
 #[cold]
-pub(crate) fn failed(what: &str, path: &str, rank: u32, error: &io::Error) -> Error {
-    Error::new(class_of(error), format!("cannot {what} {path} on rank {rank}: {}", sentence(error)))
+pub(crate) fn failed(what: &str, path: &Path, rank: u32, error: &io::Error) -> Error {
+    let (path, why) = (path.display(), sentence(error));
+    Error::new(class_of(error), format!("cannot {what} {path} on rank {rank}: {why}"))
 }
 
 /// Returns the system's sentence, without the number that Rust appends.
@@ -43,7 +45,7 @@ mod tests {
     #[test]
     fn an_error_names_call_file_rank_and_reason() {
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
-        let error = failed("write 8 bytes at offset 16 of", "/data/x", 3, &error);
+        let error = failed("write 8 bytes at offset 16 of", Path::new("/data/x"), 3, &error);
         assert_eq!(error.class(), Class::NoSpace);
         assert_eq!(
             error.detail(),

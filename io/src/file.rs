@@ -12,6 +12,7 @@
 //! `romio_ds_write=enable` a write locks the range of each call of the system that it makes
 //! ([`Locking`]).
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -136,7 +137,7 @@ impl File {
     }
 
     /// Returns the path.
-    pub fn path(&self) -> &str {
+    pub fn path(&self) -> &Path {
         self.disk.path()
     }
 
@@ -385,7 +386,8 @@ impl File {
         if direction == Direction::Write {
             self.check_writable()?;
         } else if !self.amode.reads() {
-            let text = format!("cannot read {}: it was opened with MPI_MODE_WRONLY", self.path());
+            let path = self.path().display();
+            let text = format!("cannot read {path}: it was opened with MPI_MODE_WRONLY");
             return Err(Error::new(Class::Access, text));
         }
         if self.amode.has(SEQUENTIAL) && !shared {
@@ -399,7 +401,10 @@ impl File {
             true => Ok(()),
             false => Err(Error::new(
                 Class::ReadOnly,
-                format!("cannot change {}: it was opened with MPI_MODE_RDONLY", self.path()),
+                format!(
+                    "cannot change {}: it was opened with MPI_MODE_RDONLY",
+                    self.path().display()
+                ),
             )),
         }
     }

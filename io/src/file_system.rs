@@ -3,6 +3,8 @@
 //! The kind is that of statfs(2). Unknown ones are treated as plain POSIX. A stripe of Lustre is
 //! read from the attribute `lustre.lov`, which its client answers without a library.
 
+use std::path::Path;
+
 use crate::access::Direction;
 use crate::disk::{self, Disk};
 use crate::lustre::stripes_of;
@@ -86,7 +88,7 @@ impl FileSystem {
 }
 
 /// Returns true if files of a folder lie on Lustre.
-pub(crate) fn is_lustre(folder: &str) -> bool {
+pub(crate) fn is_lustre(folder: &Path) -> bool {
     disk::file_system_of(folder).is_some_and(|magic| kind_of(magic).1 == Kind::Lustre)
 }
 

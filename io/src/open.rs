@@ -8,7 +8,9 @@
 //! Only rank 0 creates, so that MPI_MODE_EXCL holds for the group as a whole. Between hosts a
 //! fourth step makes the shared pointer.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use objects::{Class, Error, Info, Result};
@@ -36,7 +38,7 @@ const PREFIXES: [&str; 12] = [
 /// What the members of an open call give.
 pub struct OpenArgs {
     /// The name of the file.
-    pub path: String,
+    pub path: PathBuf,
     /// MPI_MODE_ constants.
     pub amode: i32,
     /// Hints.
@@ -45,7 +47,7 @@ pub struct OpenArgs {
 
 /// What the members agreed on before any opens.
 struct Checked {
-    path: String,
+    path: PathBuf,
     amode: Amode,
     hints: Hints,
     /// Where each member runs.
@@ -160,14 +162,15 @@ fn open_here(checked: &Checked, rank: u32) -> Result<Disk> {
         _ => 0,
     };
     debug_assert!(amode.has(WRONLY) || amode.reads());
-    if path.is_empty() {
+    if path.as_os_str().is_empty() {
         return Err(Error::new(Class::BadFile, "invalid file name: it is empty"));
     }
     let create = if create != 0 { create_striped(checked, create)? } else { 0 };
     let how = OpenHow { flags: access | create, mode: hints.file_perm, direct: hints.direct };
     let disk = Disk::open(path, how, rank)?;
     if disk.is_folder()? {
-        return Err(Error::new(Class::BadFile, format!("cannot open {path}: it is a directory")));
+        let text = format!("cannot open {}: it is a directory", path.display());
+        return Err(Error::new(Class::BadFile, text));
     }
     Ok(disk)
 }
@@ -176,9 +179,9 @@ fn open_here(checked: &Checked, rank: u32) -> Result<Disk> {
 /// layout that is refused leaves the system's: hints are no commands.
 fn create_striped(checked: &Checked, create: i32) -> Result<i32> {
     let Checked { path, hints, .. } = checked;
-    let folder = Path::new(path).parent().and_then(Path::to_str).filter(|name| !name.is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let layout = lustre::layout(hints.striping_unit, hints.striping_factor);
-    let Some(layout) = layout.filter(|_| is_lustre(folder.unwrap_or("."))) else {
+    let Some(layout) = layout.filter(|_| is_lustre(folder.unwrap_or(Path::new(".")))) else {
         return Ok(create);
     };
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | lustre::DELAY_CREATE;
@@ -195,10 +198,11 @@ fn create_striped(checked: &Checked, create: i32) -> Result<i32> {
 }
 
 /// Returns the name without a prefix of ROMIO's, unless a file has the whole name.
-fn strip_prefix(path: &str) -> &str {
-    let stripped = PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix));
+fn strip_prefix(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    let stripped = PREFIXES.iter().find_map(|prefix| bytes.strip_prefix(prefix.as_bytes()));
     match stripped {
-        Some(rest) if !Path::new(path).exists() => rest,
+        Some(rest) if !path.exists() => Path::new(OsStr::from_bytes(rest)),
         _ => path,
     }
 }
@@ -246,6 +250,6 @@ impl File {
 }
 
 /// Deletes a file (MPI_File_delete).
-pub fn delete(path: &str, rank: u32) -> Result<()> {
+pub fn delete(path: &Path, rank: u32) -> Result<()> {
     unlink(strip_prefix(path), rank)
 }

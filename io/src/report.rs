@@ -4,6 +4,7 @@
 //! It is made of [`Counts`] alone, so that it depends on no order of events.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use crate::hints::Hints;
 use crate::statistics::{Counts, SideCounts};
@@ -16,10 +17,11 @@ const SMALL_REQUEST: u64 = 64 << 10;
 const MANY_CALLS: u64 = 100;
 
 /// Returns the report of a file: some lines, without a line break at the end.
-pub fn report(path: &str, all: &[Counts]) -> String {
+pub fn report(path: &Path, all: &[Counts]) -> String {
     let open = all.iter().map(|one| one.open_nanos).max().unwrap_or(0);
     let mut text = format!(
-        "file {path}: {} {}, open for {:.3} s, {} % of it in reads and writes",
+        "file {}: {} {}, open for {:.3} s, {} % of it in reads and writes",
+        path.display(),
         all.len(),
         if all.len() == 1 { "rank" } else { "ranks" },
         open as f64 / 1e9,
@@ -38,11 +40,12 @@ pub fn report(path: &str, all: &[Counts]) -> String {
 /// Returns what is used for a file and why: one line. `reasons`: how often collective accesses went
 /// through aggregators or not, and why.
 pub(crate) fn explain(
-    path: &str,
+    path: &Path,
     hints: &Hints,
     reasons: impl Iterator<Item = (u64, bool, &'static str)>,
 ) -> String {
-    let mut text = format!("file {path}: on {}", hints.file_system.unwrap_or("unknown"));
+    let file_system = hints.file_system.unwrap_or("unknown");
+    let mut text = format!("file {}: on {file_system}", path.display());
     if hints.striping_unit > 0 {
         let _ = write!(text, ", stripes of {}", bytes(hints.striping_unit));
     }
@@ -184,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_report_has_sums_and_a_rate() {
-        let text = report("/data/x", &[counts(2, 1 << 20, 2048, 500_000_000, 1 << 20); 2]);
+        let text =
+            report(Path::new("/data/x"), &[counts(2, 1 << 20, 2048, 500_000_000, 1 << 20); 2]);
         assert_eq!(
             text,
             "file /data/x: 2 ranks, open for 1.000 s, 50 % of it in reads and writes\n  written: \
@@ -199,14 +203,14 @@ mod tests {
         let mut hints = Hints::new(2);
         let reasons = [(3, true, "small pieces interleave"), (1, false, "one rank")];
         assert_eq!(
-            explain("/x", &hints, reasons.into_iter()),
+            explain(Path::new("/x"), &hints, reasons.into_iter()),
             "file /x: on unknown; 3 collective accesses by up to 2 aggregators, 4.0 MiB at a time: \
              small pieces interleave; 1 collective access by each rank itself: one rank"
         );
         (hints.file_system, hints.striping_unit, hints.direct.writes) =
             (Some("lustre"), 1 << 20, true);
         assert_eq!(
-            explain("/x", &hints, [].into_iter()),
+            explain(Path::new("/x"), &hints, [].into_iter()),
             "file /x: on lustre, stripes of 1.0 MiB, writes past the cache of the system; no \
              collective accesses"
         );
@@ -215,7 +219,7 @@ mod tests {
     #[test]
     fn advice_fits_what_was_done() {
         let busy = 500_000_000;
-        let given = |all: &[Counts]| report("x", all).lines().last().unwrap().to_owned();
+        let given = |all: &[Counts]| report(Path::new("x"), all).lines().last().unwrap().to_owned();
         assert!(given(&[counts(2, 1 << 20, 1, 10, 0); 2]).contains("nothing to gain"));
         let pieces = given(&[counts(2, 1 << 20, 2048, busy, 0); 2]);
         assert!(pieces.contains("pieces of 512 bytes are written one by one"), "{pieces}");
@@ -224,6 +228,6 @@ mod tests {
         let idle = counts(1, 1 << 20, 1, 0, 0);
         let uneven = given(&[idle, idle, idle, idle, counts(1, 1 << 20, 1, busy, 0)]);
         assert!(uneven.contains("rank 4 spends 5 times"), "{uneven}");
-        assert!(report("x", &[Counts::default()]).contains("0 % of it"));
+        assert!(report(Path::new("x"), &[Counts::default()]).contains("0 % of it"));
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -438,13 +438,12 @@ fn apply(
 }
 
 /// Returns the path of a file that no other test uses.
-fn scratch(name: &str) -> String {
-    let memory = std::path::PathBuf::from("/dev/shm");
-    let folder = std::env::var_os("FOLDER").map(std::path::PathBuf::from);
+fn scratch(name: &str) -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let folder = std::env::var_os("FOLDER").map(PathBuf::from);
     let folder = folder.or_else(|| memory.is_dir().then_some(memory));
     let folder = folder.unwrap_or_else(std::env::temp_dir);
-    let path = folder.join(format!("io-model-{}-{name}", std::process::id()));
-    path.to_str().unwrap().to_owned()
+    folder.join(format!("io-model-{}-{name}", std::process::id()))
 }
 
 /// Runs a case; panics where the file and the model differ.
@@ -629,7 +628,7 @@ fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
     if !Path::new("/dev/shm").is_dir() {
         return;
     }
-    let path = format!("/dev/shm/io-model-{}-started", std::process::id());
+    let path = PathBuf::from(format!("/dev/shm/io-model-{}-started", std::process::id()));
     let (amode, info) = (amode::CREATE | amode::RDWR | amode::DELETE_ON_CLOSE, Info::new());
     on_each(&Hub::new(1, 1), 0, &OpenArgs { path, amode, info }, |_, file| {
         let mut memory: Vec<u8> = (0..SHORT).map(|at| (at % 251) as u8).collect();

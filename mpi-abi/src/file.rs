@@ -13,12 +13,12 @@ use crate::constants::{
     MPI_DISPLACEMENT_CURRENT, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING, MPI_SEEK_CUR, MPI_SEEK_END,
     MPI_SEEK_SET,
 };
-use crate::text::{put_text, text};
+use crate::text::{path, put_text, text};
 
 /// Checks and collects the arguments of MPI_File_open.
 unsafe fn open_args(filename: *const c_char, amode: c_int, info: MPI_Info) -> Result<OpenArgs> {
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    let path = unsafe { text(filename, "filename")? }.into_owned();
+    let path = unsafe { path(filename, "filename")? }.to_owned();
     Ok(OpenArgs { path, amode, info: crate::info::optional(info)? })
 }
 
@@ -51,7 +51,7 @@ pub(crate) unsafe fn file_delete(filename: *const c_char, info: MPI_Info) -> Res
     crate::info::optional(info)?;
     let rank = with(|p| p.core().map(|core| core.job.rank))?;
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    io::delete(&unsafe { text(filename, "filename")? }, rank)
+    io::delete(unsafe { path(filename, "filename")? }, rank)
 }
 
 pub(crate) unsafe fn file_set_size(fh: MPI_File, size: MPI_Offset) -> Result<()> {

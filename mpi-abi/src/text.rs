@@ -1,8 +1,10 @@
 //! Strings from and to C.
 
 use std::borrow::Cow;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::os::raw::{c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use objects::Result;
 
@@ -44,4 +46,17 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<Cow<'a,
     }
     // SAFETY: not null, therefore a terminated string.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// Returns the user's file name, whose bytes need not be UTF-8.
+///
+/// # Safety
+/// `path` is null or a terminated string that outlives the result.
+pub(crate) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Path> {
+    if path.is_null() {
+        return Err(null_argument(name));
+    }
+    // SAFETY: not null, therefore a terminated string.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    Ok(Path::new(OsStr::from_bytes(bytes)))
 }

@@ -339,6 +339,28 @@ static void sequential(const char *name)
     DO(MPI_File_close(&file));
 }
 
+/* The bytes of a name are the file's, also if they are no UTF-8. */
+static void any_bytes(const char *name)
+{
+    char mine[310], other[310];
+    MPI_File file;
+    snprintf(mine, sizeof mine, "%s-\xff\xc3", name);
+    snprintf(other, sizeof other, "%s-\xfe\xc3", name);
+    file = open_new(MPI_COMM_WORLD, mine, MPI_MODE_CREATE | MPI_MODE_RDWR);
+    SAME(access(mine, F_OK), 0);
+    DO(MPI_File_close(&file));
+    RAISES(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, other, MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    file = open_new(MPI_COMM_WORLD, mine, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+    DO(MPI_File_close(&file));
+    SAME(access(mine, F_OK), -1);
+    if (rank == 0) {
+        file = open_new(MPI_COMM_SELF, other, MPI_MODE_CREATE | MPI_MODE_RDWR);
+        DO(MPI_File_close(&file));
+        DO(MPI_File_delete(other, MPI_INFO_NULL));
+        SAME(access(other, F_OK), -1);
+    }
+}
+
 static int raised;
 
 static void handler(MPI_File *file, int *code, ...)
@@ -402,6 +424,7 @@ int main(int argc, char **argv)
     views(name);
     modes(name);
     sequential(name);
+    any_bytes(name);
     strcat(name, "-own");
     sprintf(name + strlen(name), "%d", rank);
     error_handlers(name);

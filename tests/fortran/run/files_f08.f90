@@ -78,6 +78,7 @@ program files_f08
   call MPI_File_close(file)
   call check('file is closed', file == MPI_FILE_NULL)
   call representations()
+  call any_bytes()
   call refused()
   call MPI_Barrier(MPI_COMM_WORLD)
   if (me == 0) print '(A)', 'ok'
@@ -94,6 +95,22 @@ contains
     call MPI_File_sync(file)
     call MPI_Barrier(MPI_COMM_WORLD)
     call MPI_File_sync(file)
+  end subroutine
+
+  ! The bytes of a name are the file's, also if they are no UTF-8.
+  subroutine any_bytes()
+    logical :: is_there
+    name = 'files_f08.' // char(255) // char(195)
+    call MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE + MPI_MODE_RDWR, MPI_INFO_NULL, file)
+    inquire (file=name, exist=is_there)
+    call check('name that is no UTF-8', is_there)
+    call MPI_File_close(file)
+    if (me == 0) then
+      call MPI_File_delete(name, MPI_INFO_NULL)
+      inquire (file=name, exist=is_there)
+      call check('deleted name that is no UTF-8', .not. is_there)
+    end if
+    call MPI_Barrier(MPI_COMM_WORLD)
   end subroutine
 
   subroutine explicit()
