@@ -34,6 +34,8 @@ pub struct RankParams {
     pub launcher: u32,
     /// The job's number.
     pub job: u64,
+    /// The number of the rank's program on the command line of the launcher, if it tells.
+    pub appnum: Option<u32>,
 }
 
 /// The reason why the variable cannot be used.
@@ -80,6 +82,8 @@ impl RankParams {
             status_page: descriptor("board")?,
             launcher: number("launcher")?,
             job: u64::from_str_radix(find("job")?, 16).map_err(|_| ParamError::Parameter("job"))?,
+            // Missing where the launcher is older.
+            appnum: find("appnum").is_ok().then(|| number("appnum")).transpose()?,
         };
         let is_consistent = params.rank < params.size
             && params.local_rank < params.local_size
@@ -100,13 +104,15 @@ impl fmt::Display for RankParams {
             status_page,
             launcher,
             job,
+            appnum,
         } = self;
         write!(f, "v1 rank={rank} size={size} local_rank={local_rank} local_size={local_size} ")?;
         write!(
             f,
             "processors={processors} control={control} board={status_page} launcher={launcher} \
              job={job:x}"
-        )
+        )?;
+        appnum.map_or(Ok(()), |appnum| write!(f, " appnum={appnum}"))
     }
 }
 
@@ -126,12 +132,15 @@ mod tests {
         status_page: 199,
         launcher: 77,
         job: u64::MAX,
+        appnum: Some(3),
     };
 
     #[test]
     fn parameters_survive_the_environment() {
         assert_eq!(RankParams::parse(&PARAMS.to_string()), Ok(PARAMS));
         assert_eq!(RankParams::parse(&format!("{PARAMS} colour=blue ready")), Ok(PARAMS));
+        let unknown = RankParams { appnum: None, ..PARAMS };
+        assert_eq!(RankParams::parse(&unknown.to_string()), Ok(unknown));
     }
 
     #[test]
@@ -146,8 +155,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_parameters_or_an_error(
-            text in "v1( (rank|size|local_(rank|size)|processors|control|board|launcher|job)=\
-                     [0-9a-f-]{0,12}){0,10}|\\PC*",
+            text in "v1( (rank|size|local_(rank|size)|processors|control|board|launcher|job\
+                     |appnum)=[0-9a-f-]{0,12}){0,11}|\\PC*",
         ) {
             if let Ok(params) = RankParams::parse(&text) {
                 prop_assert!(params.rank < params.size && params.local_rank < params.local_size);

@@ -45,6 +45,9 @@ pub struct Job {
     pub local_size: u32,
     /// The number of processors that the ranks of this host share.
     pub processors: u32,
+    /// The number of this rank's program on the command line, the attribute MPI_APPNUM; `None` if
+    /// no launcher tells it.
+    pub appnum: Option<u32>,
     /// The ranks of this host in MPI_COMM_WORLD, in rising order.
     pub(crate) local: Vec<u32>,
     pub(crate) id: u64,
@@ -125,6 +128,7 @@ impl Job {
             local_rank: 0,
             local_size: 1,
             processors: 1,
+            appnum: None,
             local: vec![0],
             id: status_page.job(),
             status_page,
@@ -144,6 +148,7 @@ impl Job {
             local_rank,
             local_size: local.len() as u32,
             processors,
+            appnum: manager.appnum().map_err(|error| BootstrapError::Manager(error.to_string()))?,
             local,
             id,
             status_page,
@@ -178,13 +183,14 @@ impl Job {
         // Before Hello, so that the launcher sees the state when Hello wakes it.
         entry.set_state(RankState::Running);
         control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
-        let RankParams { rank, size, local_rank, local_size, processors, .. } = *params;
+        let RankParams { rank, size, local_rank, local_size, processors, appnum, .. } = *params;
         Ok(Some(Job {
             rank,
             size,
             local_rank,
             local_size,
             processors,
+            appnum,
             local: (rank - local_rank..rank - local_rank + local_size).collect(),
             id: status_page.job(),
             status_page,

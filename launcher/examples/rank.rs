@@ -68,6 +68,7 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             mpi().size,
             mpi().status_entry().state() == RankState::Running
         ),
+        "appnum" => println!("{} has appnum {:?}", mpi().rank, mpi().appnum),
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
         "compute" => {

@@ -126,6 +126,8 @@ pub struct OutputOptions {
 /// One program and its ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
+    /// The number of the section on the command line: the attribute MPI_APPNUM of its ranks.
+    pub appnum: u32,
     /// The number of ranks that run it.
     pub ranks: u32,
     /// The program as the user wrote it.

@@ -49,11 +49,10 @@ mod tests {
 
     #[test]
     fn a_share_has_the_sections_of_its_ranks() {
-        let section =
-            |name: &str, ranks| Section { ranks, program: name.into(), ..Section::default() };
-        let all = [section("m", 1), section("w", 3), section("x", 2)];
-        assert_eq!(sections_in_range(&all, 0, 2), [section("m", 1), section("w", 1)]);
-        assert_eq!(sections_in_range(&all, 2, 3), [section("w", 2), section("x", 1)]);
-        assert_eq!(sections_in_range(&all, 5, 1), [section("x", 1)]);
+        let section = |appnum, ranks| Section { appnum, ranks, ..Section::default() };
+        let all = [section(0, 1), section(1, 3), section(2, 2)];
+        assert_eq!(sections_in_range(&all, 0, 2), [section(0, 1), section(1, 1)]);
+        assert_eq!(sections_in_range(&all, 2, 3), [section(1, 2), section(2, 1)]);
+        assert_eq!(sections_in_range(&all, 5, 1), [section(2, 1)]);
     }
 }

@@ -187,6 +187,7 @@ fn first_params(
         status_page,
         launcher: getpid().as_raw_nonzero().get() as u32,
         job: share.job,
+        appnum: None,
     }
 }
 
@@ -235,7 +236,8 @@ fn start_rank(
 ) -> Result<(), CannotRun> {
     let local_rank = local.ranks.len() as u32;
     let rank = common.params.rank + local_rank;
-    let params = RankParams { rank, local_rank, ..common.params };
+    let appnum = Some(program.section.appnum);
+    let params = RankParams { rank, local_rank, appnum, ..common.params };
     let local_size = params.local_size;
     let refused = |errno| system_refused(local_size, "pipes and sockets", errno);
     let (ours, theirs) =

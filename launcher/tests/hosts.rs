@@ -61,6 +61,18 @@ fn ranks_know_their_place_in_the_job_and_on_their_host() {
 }
 
 #[test]
+fn ranks_know_the_number_of_their_program_on_the_command_line() {
+    let steps = "RANK init appnum finalize";
+    let line = format!("-n 1 {steps} : -n 2 {steps} : {steps}");
+    let expected = ["0 has appnum Some(0)", "1 has appnum Some(1)", "2 has appnum Some(1)"];
+    // The second program is on both hosts, and the second host has no rank of the first.
+    for ran in [mpiexec("a:2,b:2", &line), run::mpiexec(&line)] {
+        assert_eq!((ran.code, &sorted(&ran.out)[..3]), (0, &expected[..]), "{ran:?}");
+        assert!(ran.out.contains("3 has appnum Some(2)\n"), "{ran:?}");
+    }
+}
+
+#[test]
 fn programs_variables_and_the_folder_are_those_of_the_user() {
     let ran = finish(spawn(
         over_hosts(

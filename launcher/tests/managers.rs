@@ -67,6 +67,7 @@ impl Manager {
             "get_maxes" => {
                 format!("cmd=maxes kvsname_max=64 keylen_max=64 vallen_max={}", self.limit)
             }
+            "get_appnum" => "cmd=appnum rc=0 appnum=1".into(),
             "get_my_kvsname" => "cmd=my_kvsname kvsname=kvs_0".into(),
             "put" => {
                 assert!(words["value"].len() < self.limit, "{}", words["value"]);
@@ -99,6 +100,17 @@ fn ranks_of_another_manager_find_their_job() {
             assert_eq!(ran.out, format!("{number} of 2 running=true\n"));
         }
     }
+}
+
+#[test]
+fn the_number_of_the_program_is_the_managers() {
+    let (ran, _) = run_two(&["init", "appnum", "sleep=0.2", "finalize"], 1024);
+    for (number, ran) in ran.iter().enumerate() {
+        assert_eq!(ran.out, format!("{number} has appnum Some(1)\n"), "{ran:?}");
+    }
+    // Without a launcher the process is no program of a command line.
+    let ran = finish(spawn(Command::new(rank()).args(["init", "appnum"])));
+    assert_eq!(ran.out, "0 has appnum None\n", "{ran:?}");
 }
 
 #[test]

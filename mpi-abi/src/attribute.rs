@@ -185,9 +185,9 @@ unsafe fn store(value: Option<usize>, attribute_val: *mut c_void, flag: *mut c_i
     }
 }
 
-/// Returns the address of a predefined attribute's value (MPI-5.0 §9.1.2). All are integers that
-/// the C binding passes by address.
-fn predefined_value(p: &Process, keyval: c_int) -> Option<usize> {
+/// Returns the address of a predefined attribute's value (MPI-5.0 §9.1.2); `Some(None)` if it is
+/// not set, `None` for other keyvals. All are integers that the C binding passes by address.
+fn predefined_value(p: &Process, keyval: c_int) -> Option<Option<usize>> {
     static TAG_UB: AtomicI32 = AtomicI32::new(runtime::message::TAG_UB);
     static HOST: AtomicI32 = AtomicI32::new(MPI_PROC_NULL);
     static IO: AtomicI32 = AtomicI32::new(runtime::message::ANY_SOURCE);
@@ -203,7 +203,11 @@ fn predefined_value(p: &Process, keyval: c_int) -> Option<usize> {
             GLOBAL.store(1, Ordering::Relaxed); // one host, one monotonic clock
             &GLOBAL
         }
-        MPI_APPNUM => &APPNUM,
+        MPI_APPNUM => {
+            let Some(appnum) = p.appnum() else { return Some(None) };
+            APPNUM.store(appnum as c_int, Ordering::Relaxed);
+            &APPNUM
+        }
         MPI_UNIVERSE_SIZE => {
             UNIVERSE.store(p.universe_size() as c_int, Ordering::Relaxed);
             &UNIVERSE
@@ -214,7 +218,7 @@ fn predefined_value(p: &Process, keyval: c_int) -> Option<usize> {
         }
         _ => return None,
     };
-    Some(value.as_ptr() as usize)
+    Some(Some(value.as_ptr() as usize))
 }
 
 pub(crate) unsafe fn comm_create_keyval(
@@ -366,7 +370,7 @@ pub(crate) unsafe fn comm_get_attr(
     let value = with(|p| {
         p.comm(comm.0)?;
         if let Some(value) = predefined_value(p, comm_keyval) {
-            return Ok(Some(value));
+            return Ok(value);
         }
         p.tables.keyvals.find(Owner::Comm, comm_keyval)?;
         p.comm(comm.0).map(|comm| comm.attributes().value(comm_keyval))

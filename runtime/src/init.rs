@@ -322,6 +322,12 @@ impl Process {
     pub fn universe_size(&self) -> u32 {
         self.core.as_deref().map_or(1, |core| core.job.size)
     }
+
+    /// Returns the attribute MPI_APPNUM: the number of this process's program on the command line,
+    /// if it is known.
+    pub fn appnum(&self) -> Option<u32> {
+        self.core.as_deref().and_then(|core| core.job.appnum)
+    }
 }
 
 /// Returns the locations of all ranks, of which those of this host have places within it; empty if

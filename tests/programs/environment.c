@@ -68,6 +68,17 @@ static void attributes(void)
     CHECK(name_length > 0 && (int)strlen(name) == name_length, "the processor's name is '%s'", name);
 }
 
+/* An attribute has this value, or is not set. */
+static void attribute_is(const char *name, int keyval, const char *wanted)
+{
+    int flag = -1, *value = NULL;
+    char found[20] = "none";
+    MPI_Comm_get_attr(MPI_COMM_WORLD, keyval, &value, &flag);
+    if (flag)
+        snprintf(found, sizeof found, "%d", *value);
+    CHECK(!strcmp(found, wanted), "%s is %s, not %s", name, found, wanted);
+}
+
 static void communicator_names(void)
 {
     char name[MPI_MAX_OBJECT_NAME];
@@ -165,6 +176,8 @@ int main(int argc, char **argv)
     attributes();
     if (argc > 1 && !strcmp(argv[1], "fortran"))
         fortran();
+    if (argc > 2 && !strcmp(argv[1], "appnum"))
+        attribute_is("APPNUM", MPI_APPNUM, argv[2]);
     communicator_names();
     disconnected();
     disconnected_in_barrier();

@@ -16,6 +16,10 @@ pub(super) trait Client: Send {
     /// This process's number, and the number of processes.
     fn place(&self) -> (u32, u32);
 
+    /// Returns the number of this process's program on the manager's command line; `None` if the
+    /// manager does not know.
+    fn appnum(&mut self) -> Result<Option<u32>, ManagerError>;
+
     /// The longest value, in bytes of text.
     fn max_value(&self) -> usize;
 

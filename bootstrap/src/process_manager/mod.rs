@@ -89,6 +89,12 @@ impl ProcessManager {
         self.size
     }
 
+    /// Returns the number of this process's program on the manager's command line; `None` if the
+    /// manager does not know.
+    pub(crate) fn appnum(&self) -> Result<Option<u32>, ManagerError> {
+        self.lock().appnum()
+    }
+
     /// Returns the processes of this host in rising order; `None` if the manager does not know.
     pub(crate) fn local_ranks(&self) -> Result<Option<Vec<u32>>, ManagerError> {
         let known = self.lock().local_ranks()?;

@@ -86,6 +86,12 @@ impl Client for Pmi1 {
         (self.rank, self.size)
     }
 
+    fn appnum(&mut self) -> Result<Option<u32>, ManagerError> {
+        let answer = self.stream.ask("cmd=get_appnum", "appnum")?;
+        // Slurm's is -1: not known.
+        Ok(value(&answer, "appnum").and_then(|number| number.parse().ok()))
+    }
+
     fn max_value(&self) -> usize {
         self.max_value
     }

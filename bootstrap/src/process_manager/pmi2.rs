@@ -15,6 +15,7 @@ struct Pmi2 {
     stream: Stream,
     rank: u32,
     size: u32,
+    appnum: Option<u32>,
     job: String,
 }
 
@@ -39,7 +40,9 @@ pub(super) fn connect(variable: Variable<'_>) -> Result<Option<Box<dyn Client>>,
     };
     let place = number("rank", "PMI_RANK").zip(number("size", "PMI_SIZE"));
     let (rank, size) = place.ok_or_else(|| stream.broken("it gives no rank and size"))?;
-    Ok(Some(Box::new(Pmi2 { stream, rank, size, job })))
+    // Slurm's is -1: not known.
+    let appnum = value(&joined, "appnum").and_then(|number| number.parse().ok());
+    Ok(Some(Box::new(Pmi2 { stream, rank, size, appnum, job })))
 }
 
 /// Returns the error of an answer that has one.
@@ -75,6 +78,10 @@ impl Client for Pmi2 {
 
     fn place(&self) -> (u32, u32) {
         (self.rank, self.size)
+    }
+
+    fn appnum(&mut self) -> Result<Option<u32>, ManagerError> {
+        Ok(self.appnum)
     }
 
     fn max_value(&self) -> usize {

@@ -25,6 +25,7 @@ const GLOBAL: u8 = 3;
 /// Types of values.
 const BOOL: u16 = 1;
 const STRING: u16 = 3;
+const INT: u16 = 6;
 const UINT32: u16 = 14;
 /// The longest value, in bytes.
 const MAX_VALUE: usize = 16 << 10;
@@ -184,6 +185,15 @@ impl Client for Pmix {
 
     fn place(&self) -> (u32, u32) {
         (self.own.rank, self.size)
+    }
+
+    fn appnum(&mut self) -> Result<Option<u32>, ManagerError> {
+        // The standard's type is UINT32; Slurm stores it as INT.
+        let value = self.value(self.own.rank, "pmix.appnum");
+        let value = value.filter(|value| matches!(value.kind, UINT32 | INT));
+        // SAFETY: both types have 32 bits, which the union holds.
+        let number = value.map(|value| unsafe { value.data.number });
+        Ok(number.filter(|number| i32::try_from(*number).is_ok()))
     }
 
     fn max_value(&self) -> usize {

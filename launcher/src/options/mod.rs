@@ -87,8 +87,9 @@ pub fn parse_within(
     };
     let mut words = arguments.into_iter().peekable();
     loop {
-        let mut section = Section::default();
         let mapping = parser.settings.mapping;
+        let appnum = parser.settings.sections.len() as u32;
+        let mut section = Section { appnum, ..Section::default() };
         while let Some(word) =
             words.next_if(|word| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1)
         {
