@@ -200,7 +200,8 @@ fn predefined_value(p: &Process, keyval: c_int) -> Option<Option<usize>> {
         MPI_HOST => &HOST,
         MPI_IO => &IO,
         MPI_WTIME_IS_GLOBAL => {
-            GLOBAL.store(1, Ordering::Relaxed); // one host, one monotonic clock
+            // Each host has a monotonic clock of its own.
+            GLOBAL.store(p.is_on_one_host().into(), Ordering::Relaxed);
             &GLOBAL
         }
         MPI_APPNUM => {

@@ -323,6 +323,11 @@ impl Process {
         self.core.as_deref().map_or(1, |core| core.job.size)
     }
 
+    /// Returns true if all processes of the job are on one host.
+    pub fn is_on_one_host(&self) -> bool {
+        self.core.as_deref().is_none_or(|core| core.job.local_size == core.job.size)
+    }
+
     /// Returns the attribute MPI_APPNUM: the number of this process's program on the command line,
     /// if it is known.
     pub fn appnum(&self) -> Option<u32> {

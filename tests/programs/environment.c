@@ -178,6 +178,8 @@ int main(int argc, char **argv)
         fortran();
     if (argc > 2 && !strcmp(argv[1], "appnum"))
         attribute_is("APPNUM", MPI_APPNUM, argv[2]);
+    if (argc > 2 && !strcmp(argv[1], "global"))
+        attribute_is("WTIME_IS_GLOBAL", MPI_WTIME_IS_GLOBAL, argv[2]);
     communicator_names();
     disconnected();
     disconnected_in_barrier();
