@@ -24,6 +24,15 @@ struct Manager {
 
 /// Starts two ranks with these steps under a manager whose values have at most `limit` bytes.
 fn run_two(steps: &[&str], limit: usize) -> (Vec<Ran>, Vec<String>) {
+    run_two_with(steps, limit, &[])
+}
+
+/// Starts two ranks as [`run_two`] does, with more variables.
+fn run_two_with(
+    steps: &[&str],
+    limit: usize,
+    variables: &[(&str, &str)],
+) -> (Vec<Ran>, Vec<String>) {
     let map = ("PMI_process_mapping".to_owned(), "(vector,(0,1,2))".to_owned());
     let values = Mutex::new(HashMap::from([map]));
     let last = Mutex::default();
@@ -35,6 +44,7 @@ fn run_two(steps: &[&str], limit: usize) -> (Vec<Ran>, Vec<String>) {
         let mut command = Command::new(rank());
         command.args(steps).env("PMI_RANK", number.to_string()).env("PMI_SIZE", "2");
         command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("VERBENA_RANK", "none");
+        command.envs(variables.iter().copied());
         running.push(spawn(&mut command));
         drop(theirs);
         let manager = Arc::clone(&manager);
@@ -63,6 +73,7 @@ impl Manager {
 
     fn answer(&self, words: &HashMap<&str, &str>) -> String {
         match words["cmd"] {
+            "init" if words["pmi_version"] != "1" => "cmd=response_to_init rc=-1".into(),
             "init" => "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into(),
             "get_maxes" => {
                 format!("cmd=maxes kvsname_max=64 keylen_max=64 vallen_max={}", self.limit)
@@ -111,6 +122,18 @@ fn the_number_of_the_program_is_the_managers() {
     // Without a launcher the process is no program of a command line.
     let ran = finish(spawn(Command::new(rank()).args(["init", "appnum"])));
     assert_eq!(ran.out, "0 has appnum None\n", "{ran:?}");
+}
+
+#[test]
+fn a_manager_within_a_step_of_slurm_is_asked_for_the_protocol() {
+    // As Flux, it answers the greeting of PMI-2 with an error.
+    let variables = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2"), ("PMI_JOBID", "7.0")];
+    let (ran, last) = run_two_with(&["init", "who", "sleep=0.5", "finalize"], 1024, &variables);
+    assert_eq!(last, ["finalize"; 2]);
+    for (number, ran) in ran.iter().enumerate() {
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+        assert_eq!(ran.out, format!("{number} of 2 running=true\n"));
+    }
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl ProcessManager {
             return Ok(None);
         }
         let client: Option<Box<dyn Client>> = if variable("PMI_FD").is_some() {
-            // Slurm's plug-in sets the same descriptor for both protocols.
+            // Slurm's plug-in sets the same descriptor for both protocols, and launchers within a
+            // step of Slurm leave its variables.
             match variable("SLURM_PROCID") {
                 Some(_) => pmi2::connect(variable)?,
                 None => pmi1::connect(variable)?,

@@ -10,7 +10,7 @@ use super::host_map;
 use super::wire::{Stream, value};
 use crate::inherited_fd;
 
-const NAME: &str = "a PMI-1 launcher (MPICH's or Intel's mpiexec, Flux)";
+pub(super) const NAME: &str = "a PMI-1 launcher (MPICH's or Intel's mpiexec, Flux)";
 
 struct Pmi1 {
     stream: Stream,
@@ -23,9 +23,8 @@ struct Pmi1 {
 
 /// Connects to the manager that the variables name.
 pub(super) fn connect(variable: Variable<'_>) -> Result<Option<Box<dyn Client>>, ManagerError> {
-    let number = |name: &str| variable(name).and_then(|text| text.trim().parse::<u32>().ok());
-    let mut place = number("PMI_RANK").zip(number("PMI_SIZE"));
-    let mut stream = match (variable("PMI_FD"), variable("PMI_PORT")) {
+    let mut place = place(variable);
+    let stream = match (variable("PMI_FD"), variable("PMI_PORT")) {
         (Some(fd), _) => match inherited(&fd) {
             Some(socket) => Stream::new(socket, NAME),
             None => return Ok(None),
@@ -37,6 +36,14 @@ pub(super) fn connect(variable: Variable<'_>) -> Result<Option<Box<dyn Client>>,
         }
         (None, None) => return Ok(None),
     };
+    join(stream, place).map(Some)
+}
+
+/// Joins the job over the manager's stream; `place` is the rank and the size.
+pub(super) fn join(
+    mut stream: Stream,
+    place: Option<(u32, u32)>,
+) -> Result<Box<dyn Client>, ManagerError> {
     let (rank, size) = place.ok_or_else(|| {
         ManagerError("PMI_FD or PMI_PORT is set, but PMI_RANK and PMI_SIZE are not".into())
     })?;
@@ -49,7 +56,13 @@ pub(super) fn connect(variable: Variable<'_>) -> Result<Option<Box<dyn Client>>,
     let answer = stream.ask("cmd=get_my_kvsname", "my_kvsname")?;
     let store = value(&answer, "kvsname").unwrap_or_default().to_owned();
     let max_value = max_value.unwrap_or(256).saturating_sub(1);
-    Ok(Some(Box::new(Pmi1 { stream, rank, size, store, max_value })))
+    Ok(Box::new(Pmi1 { stream, rank, size, store, max_value }))
+}
+
+/// Returns rank and size as the variables tell them.
+pub(super) fn place(variable: Variable<'_>) -> Option<(u32, u32)> {
+    let number = |name: &str| variable(name).and_then(|text| text.trim().parse::<u32>().ok());
+    number("PMI_RANK").zip(number("PMI_SIZE"))
 }
 
 /// Takes over the descriptor that a variable names, if it is a socket.

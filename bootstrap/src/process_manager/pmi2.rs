@@ -1,13 +1,15 @@
-//! PMI-2: counted messages over a socket that the manager opened (`PMI_FD`). Spoken by Slurm.
+//! PMI-2: counted messages over a socket that the manager opened (`PMI_FD`). Spoken by Slurm and
+//! Hydra.
 //!
-//! States: greeted (a line as in PMI-1) -> joined (`fullinit`) -> in use -> finalized.
+//! States: greeted (a line as in PMI-1) -> joined (`fullinit`) -> in use -> finalized. A manager
+//! that refuses the greeting speaks PMI-1: Flux in a step of Slurm, whose variables remain.
 
 use super::client::{Client, ManagerError, Variable};
 use super::host_map;
-use super::pmi1::inherited;
+use super::pmi1::{self, inherited};
 use super::wire::{Pairs, Stream, value};
 
-const NAME: &str = "Slurm's srun by PMI-2";
+const NAME: &str = "a PMI-2 launcher (Slurm's srun)";
 /// The longest value, in bytes.
 const MAX_VALUE: usize = 1023;
 
@@ -27,7 +29,7 @@ pub(super) fn connect(variable: Variable<'_>) -> Result<Option<Box<dyn Client>>,
     let mut stream = Stream::new(socket, NAME);
     let greeting = stream.ask("cmd=init pmi_version=2 pmi_subversion=0", "response_to_init")?;
     if value(&greeting, "rc").is_some_and(|code| code != "0") {
-        return Err(stream.broken("it does not speak PMI-2"));
+        return pmi1::join(stream.named(pmi1::NAME), pmi1::place(variable)).map(Some);
     }
     let job = variable("PMI_JOBID").unwrap_or_default();
     let rank = variable("PMI_RANK").unwrap_or_default();

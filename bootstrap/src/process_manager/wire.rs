@@ -68,6 +68,11 @@ impl Stream {
         Stream { socket, bytes: Vec::new(), name }
     }
 
+    /// Returns the same connection to a manager that has this name.
+    pub(super) fn named(self, name: &'static str) -> Stream {
+        Stream { name, ..self }
+    }
+
     /// Sends a line of PMI-1 and returns the answer, which must be the command `expected`.
     pub(super) fn ask(&mut self, line: &str, expected: &str) -> Result<Pairs, ManagerError> {
         self.send(format!("{line}\n").as_bytes())?;
