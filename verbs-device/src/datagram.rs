@@ -1,9 +1,10 @@
 //! The unreliable datagrams of UD queue pairs: lost without a word if no receive is posted, the
-//! key is wrong, or the port is down. A receive begins with 40 bytes for the route header.
+//! key is wrong, or the port is down (but see the option `unrouted`). A receive begins with 40
+//! bytes for the route header.
 
 use std::time::Instant;
 
-use verbs_transport::ibv::layout::{AhAttr, Wc, access, wc_flags, wc_status};
+use verbs_transport::ibv::layout::{AhAttr, Wc, access, qp_state as state, wc_flags, wc_status};
 
 use crate::engine::{Engine, RECEIVED};
 use crate::packet::{GLOBAL, Kind, Packet};
@@ -13,10 +14,20 @@ use crate::qp::{Data, Qp, Wqe};
 const ROUTE: usize = 40;
 /// Most bytes of one.
 pub(crate) const MAX: usize = 4096;
+const LOC_QP_OP_ERR: u32 = 2;
 const LOC_PROT_ERR: u32 = 4;
 
 /// Sends a datagram and completes the request.
 pub(crate) fn send(engine: &mut Engine, qp: &mut Qp, wqe: &Wqe, now: Instant) {
+    let has_route = engine.port_of(qp).is_some_and(|port| port.is_up);
+    if !has_route && engine.options.unrouted > 0 {
+        engine.complete_send(qp, wqe, LOC_QP_OP_ERR, now);
+        match engine.options.unrouted {
+            1 => engine.flush(qp, now),
+            _ => qp.state = state::SQE,
+        }
+        return;
+    }
     let bytes = match &wqe.data {
         Data::Inline(bytes) => Some(bytes.clone()),
         Data::Memory(sge) => engine.regions.gather(qp.pd, *sge, 0, sge.length as usize),

@@ -20,7 +20,7 @@ use crate::memory::{self, Regions};
 use crate::options::{Link, Options};
 use crate::packet::{GLOBAL, Packet};
 use crate::port::{self, Port};
-use crate::qp::{Qp, Service, Wqe};
+use crate::qp::{Qp, Receiving, Sending, Service, Wqe};
 
 /// The opcode of a receive's completion.
 pub(crate) const RECEIVED: u32 = wc_opcode::RECV;
@@ -305,6 +305,13 @@ impl Engine {
             self.later.push((due, event));
             self.wake_at(due);
         }
+    }
+
+    /// Puts a queue pair back to its beginning. Completions that it has made stay.
+    pub(crate) fn reset(&mut self, qp: &mut Qp) {
+        (qp.state, qp.tx, qp.rx) = (state::RESET, Sending::default(), Receiving::default());
+        let queues = self.cqs.values_mut().flat_map(|cq| &mut cq.entries);
+        queues.filter(|entry| entry.wc.qp_num == qp.number).for_each(|entry| entry.retires = 0);
     }
 
     /// Lets a queue pair fail without a reason.

@@ -12,6 +12,8 @@
 //! - `loss=N`: packets lost, in a million (otherwise 0)
 //! - `unanswered=N`: parts of answers to reads lost, in a million (otherwise 0)
 //! - `cut=A>B,...`: all packets from host A to host B are lost (otherwise none)
+//! - `unrouted=N`: a datagram from a port that is down: 0: is lost; 1: puts its queue pair into
+//!   ERR, as `rdma_rxe` does; 2: into SQE (otherwise 0)
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
 //! - `place=N`: parts of writes are placed up to N µs late, in any order (otherwise 0)
@@ -79,6 +81,8 @@ pub struct Options {
     pub unanswered: u32,
     /// Pairs of hosts; what the first sends to the second is lost.
     pub cut: Vec<(u16, u16)>,
+    /// State of a queue pair whose datagram finds no route: 0: as before; 1: ERR; 2: SQE.
+    pub unrouted: u32,
     /// Longest delay of a completion.
     pub late: Duration,
     /// Time between two lots of completions; zero: each comes alone.
@@ -133,6 +137,7 @@ impl Default for Options {
             loss: 0,
             unanswered: 0,
             cut: Vec::new(),
+            unrouted: 0,
             late: Duration::ZERO,
             lots: Duration::ZERO,
             place: Duration::ZERO,
@@ -196,6 +201,7 @@ impl Options {
                 };
                 self.cut = value.split(',').map(pair).collect::<Option<_>>()?;
             }
+            "unrouted" => self.unrouted = number().filter(|&what| what <= 2)?,
             "late" => self.late = micros()?,
             "lots" => self.lots = micros()?,
             "place" => self.place = micros()?,
@@ -258,7 +264,16 @@ mod tests {
         assert_eq!((options.late, options.overtake), (Duration::from_micros(50), true));
         assert_eq!(options.pkeys, [0x7fff, 0x8001]);
         assert_eq!(options.cut, [(0, 2)]);
-        for wrong in ["late", "late=x", "lat=1", "devices=a", "devices=a/b", "ports=3", "cut=0"] {
+        for wrong in [
+            "late",
+            "late=x",
+            "lat=1",
+            "devices=a",
+            "devices=a/b",
+            "ports=3",
+            "cut=0",
+            "unrouted=3",
+        ] {
             assert!(options.apply(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

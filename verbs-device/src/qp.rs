@@ -1,6 +1,6 @@
 //! Queue pairs: their queues and states.
 //!
-//! States are those of the specification: RESET, INIT, RTR, RTS, ERR; `modify` refuses a
+//! States are those of the specification: RESET, INIT, RTR, RTS, SQE, ERR; `modify` refuses a
 //! transition whose attributes are missing. Packets of a connection are numbered from 0. A queue
 //! pair in error flushes its requests; one on a shared receive queue flushes the receives that it
 //! had taken and then reports LAST_WQE_REACHED (`engine`).
@@ -161,7 +161,7 @@ pub(crate) struct Qp {
 
 impl Qp {
     /// Changes attributes. Returns an error number if the transition or its attributes are
-    /// invalid; moving to ERR is the caller's.
+    /// invalid; moving to ERR and to RESET is the caller's.
     pub(crate) fn modify(&mut self, new: &QpAttr, what: c_int, reads: u8) -> Result<(), i32> {
         let to = if what & mask::STATE != 0 { new.qp_state } else { self.state };
         let needed = match (self.state, to, &self.service) {
@@ -186,6 +186,8 @@ impl Qp {
             }
             (state::INIT, state::RTR, Service::Datagrams) => 0,
             (state::RTR, state::RTS, Service::Datagrams) => mask::SQ_PSN,
+            // The kernel believes that it is in RTS.
+            (state::SQE, state::RTS, _) if new.cur_qp_state == state::SQE => mask::CUR_STATE,
             (state::RTS, state::RTS, _) | (_, state::ERR, _) => 0,
             _ => return Err(libc::EINVAL),
         };
@@ -242,7 +244,7 @@ impl Qp {
 
     /// Returns whether packets of the peer are taken.
     pub(crate) fn can_receive(&self) -> bool {
-        matches!(self.state, state::RTR | state::RTS)
+        matches!(self.state, state::RTR | state::RTS | state::SQE)
     }
 }
 
@@ -282,5 +284,10 @@ mod tests {
         assert_eq!(qp.modify(&to(state::RTS), mask::STATE, 16), Err(libc::EINVAL));
         assert_eq!(qp.modify(&to(state::RTS), mask::STATE | mask::SQ_PSN, 16), Ok(()));
         assert_eq!(qp.modify(&to(state::INIT), all, 16), Err(libc::EINVAL));
+        // A queue that has stopped goes on if the caller names its state.
+        qp.state = state::SQE;
+        assert_eq!(qp.modify(&to(state::RTS), mask::STATE, 16), Err(libc::EINVAL));
+        let stopped = QpAttr { cur_qp_state: state::SQE, ..to(state::RTS) };
+        assert_eq!(qp.modify(&stopped, mask::STATE | mask::CUR_STATE, 16), Ok(()));
     }
 }

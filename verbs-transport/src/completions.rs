@@ -11,12 +11,25 @@ pub(crate) mod wr_id {
     pub(crate) const RECV: u64 = 0;
     /// A request on a connection.
     pub(crate) const SEND: u64 = 1 << 62;
-    /// A receive of the UD queue pair; the low half is its slot.
+    /// A receive of the UD queue pair; the low half is its slot, the bits above it its
+    /// [generation](ud).
     pub(crate) const UD_RECV: u64 = 2 << 62;
-    /// A send on the UD queue pair; the low half is its slot.
+    /// A send on the UD queue pair, numbered as a receive.
     pub(crate) const UD_SEND: u64 = 3 << 62;
     /// The bits of the kind.
     pub(crate) const MASK: u64 = 3 << 62;
+    /// The bits of the generation.
+    const GENERATION: u64 = !MASK & !(u32::MAX as u64);
+
+    /// Returns the number of a request on the UD queue pair since it was set up so many times.
+    pub(crate) fn ud(kind: u64, generation: u32, slot: u32) -> u64 {
+        kind | (u64::from(generation) << 32 & GENERATION) | u64::from(slot)
+    }
+
+    /// Returns whether a request on the UD queue pair is of this generation.
+    pub(crate) fn is_of(id: u64, generation: u32) -> bool {
+        id & GENERATION == u64::from(generation) << 32 & GENERATION
+    }
 }
 
 /// The completion queue of all queue pairs, and the completions taken last.

@@ -241,8 +241,7 @@ impl VerbsTransport {
 
     /// Handles a datagram. Returns whether a frame was delivered.
     pub(crate) fn on_datagram(&mut self, completion: &Wc, sink: &mut impl Sink) -> bool {
-        let slot = completion.wr_id as u32;
-        let len = self.wireup.ud.received(completion);
+        let Some((slot, len)) = self.wireup.ud.received(completion) else { return false };
         let bytes = self.wireup.ud.datagram(slot, len);
         let mut moved = false;
         if let Some((packet, payload)) = Packet::decode(bytes) {

@@ -1,5 +1,7 @@
 //! The asynchronous events of the device, and whether the device is still there.
 
+use std::time::Instant;
+
 use crate::dynamic::Dynamic;
 use crate::ibv::Event;
 use crate::transport::VerbsTransport;
@@ -37,7 +39,7 @@ impl VerbsTransport {
         }
         for at in 0..self.endpoints.len() {
             let conn = &mut self.endpoints[at].conn;
-            // Handles name the port's old address as their source.
+            // Handles name the port's old address as their source. Sends under way keep theirs.
             conn.ah = None;
             if !conn.is_idle() {
                 // No sign that the peer is dead: it does not count as a break.
@@ -51,6 +53,17 @@ impl VerbsTransport {
         }
     }
 
+    /// Lets the UD queue pair work again if it has failed and its time has come, and sends what has
+    /// waited for that.
+    #[cold]
+    pub(crate) fn mend_datagrams(&mut self) {
+        let is_due = self.wireup.ud.mend_at().is_some_and(|at| at <= Instant::now());
+        if is_due && !self.adapter.is_gone {
+            self.wireup.ud.mend(&self.adapter.port);
+            self.pump_stalled();
+        }
+    }
+
     fn on_device_event(&mut self, event: Event) {
         match event {
             Event::QueuePair(qpn) => {
@@ -58,6 +71,8 @@ impl VerbsTransport {
                     self.break_connection(at, "the device reports an error of its queue pair");
                 } else if let Some(number) = self.initiator(qpn) {
                     self.initiator_failed(number);
+                } else if qpn == self.wireup.ud.number() {
+                    self.wireup.ud.failed();
                 }
             }
             Event::LastReceive(qpn) => match self.endpoints.served_by(qpn) {
@@ -72,6 +87,7 @@ impl VerbsTransport {
             }
             Event::PortUp(port) if port == self.adapter.port.number => {
                 self.adapter.is_down = false;
+                self.wireup.ud.mend_soon();
             }
             Event::Readdressed(port) if port == self.adapter.port.number => self.readdress(),
             Event::PortDown(_) | Event::PortUp(_) | Event::Readdressed(_) | Event::Other => {}

@@ -47,6 +47,9 @@ impl VerbsTransport {
         if self.wireup.is_any_pending() {
             self.progress_wireup();
         }
+        if self.wireup.ud.mend_at().is_some() {
+            self.mend_datagrams();
+        }
         if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {
             self.progress_links();
         }

@@ -20,6 +20,9 @@ impl VerbsTransport {
         if self.wireup.is_any_pending() {
             self.progress_wireup();
         }
+        if self.wireup.ud.mend_at().is_some() {
+            self.mend_datagrams();
+        }
         if self.datagrams.has_timers() || !self.datagrams.due.is_empty() {
             self.progress_links();
         }
@@ -53,9 +56,9 @@ impl VerbsTransport {
     }
 
     /// Returns when a sleeper must look by itself: at pending endpoints, closing rings, a port that
-    /// is down, draining queue pairs, receives that the device refused, or control messages for
-    /// which there is no space. Completions that make space are events, but the system may have
-    /// refused memory.
+    /// is down, a UD queue pair that has failed, draining queue pairs, receives that the device
+    /// refused, or control messages for which there is no space. Completions that make space are
+    /// events, but the system may have refused memory.
     fn next_timer(&self) -> Option<Instant> {
         let retry = self.wireup.next_retry();
         let port = self.adapter.is_down.then(|| Instant::now() + RETRY_MAX);
@@ -63,7 +66,8 @@ impl VerbsTransport {
         let is_refused = self.recv.is_refused() || self.wireup.ud.is_refused();
         let repost =
             (is_refused || !self.credit.due.is_empty()).then(|| Instant::now() + RETRY_MIN);
-        let retry = retry.into_iter().chain(self.datagrams.next_timer());
+        let mend = self.wireup.ud.mend_at().filter(|_| !self.adapter.is_gone);
+        let retry = retry.into_iter().chain(self.datagrams.next_timer()).chain(mend);
         let others = self.next_ring_poll().into_iter().chain(port).chain(drain).chain(repost);
         retry.chain(others).min()
     }

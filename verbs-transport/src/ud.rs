@@ -2,15 +2,26 @@
 //!
 //! Datagrams may be lost; senders repeat them. This file knows nothing of connections. Its receives
 //! are a fixed number, whatever the number of peers: what finds none is lost.
+//!
+//! A send that finds no route puts the queue pair into SQE, or with `rdma_rxe` into ERR. In SQE it
+//! is made to send again. In ERR it is reset and set up again, with the same number. The device may
+//! report earlier requests or not. Therefore a reset frees all slots, and completions of an earlier
+//! *generation* have no effect.
+//!
+//! Invariants: a slot is posted, waits to be posted, or is being handled. A send keeps the address
+//! handle that it names until it is complete.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::completions::wr_id;
 use crate::device::Port;
-use crate::ibv::layout::{qp_mask as mask, qp_state as state, send_flags};
+use crate::endpoint::connection::{RETRY_MAX, RETRY_MIN};
+use crate::ibv::layout::{qp_mask as mask, qp_state as state, send_flags, wc_status};
 use crate::ibv::{Ah, Cq, Pd, Qp, QpAttr, Sge, Wc};
 use crate::memory::Pool;
 use crate::wireup_msg::WireupMsg;
@@ -26,6 +37,15 @@ const SENDS: u32 = 128;
 /// Receives that are posted again at once.
 const REPOST_BATCH: usize = 16;
 
+/// Whether the queue pair carries datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    /// It sends and receives.
+    Works,
+    /// A request has failed, or the device has reported an error. Its state is looked at then.
+    Failed(Instant),
+}
+
 /// The UD queue pair of a process, with its slots.
 #[derive(Debug)]
 pub(crate) struct UdEndpoint {
@@ -33,9 +53,15 @@ pub(crate) struct UdEndpoint {
     recv_slots: Pool,
     send_slots: Pool,
     qkey: u32,
-    /// Datagrams under way.
-    sending: u32,
-    /// Slots of receives to post again.
+    condition: Condition,
+    /// Failures in a row, without a datagram sent in between.
+    failures: u32,
+    /// How often it was set up again.
+    generation: u32,
+    /// Slots of the datagrams under way, in order, and the handles that they name.
+    sending: VecDeque<(u32, Arc<Ah>)>,
+    /// Slots of all receives, and of those to post again.
+    receives: Vec<u32>,
     to_repost: Vec<u32>,
     /// The device refused receives, which must be tried again.
     is_refused: bool,
@@ -66,32 +92,27 @@ impl UdEndpoint {
         // datagrams have one.
         let key = blake3::derive_key("verbena verbs bell qkey", secret);
         let qkey = u32::from_le_bytes([key[0], key[1], key[2], key[3] & 0x7f]);
-        let init = QpAttr {
-            qp_state: state::INIT,
-            pkey_index: port.pkey_index,
-            port_num: port.number,
-            qkey,
-            ..QpAttr::default()
-        };
-        qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::QKEY)?;
-        let to = |qp_state| QpAttr { qp_state, ..QpAttr::default() };
-        qp.modify(to(state::RTR), mask::STATE)?;
-        qp.modify(to(state::RTS), mask::STATE | mask::SQ_PSN)?;
+        start(&qp, port, qkey)?;
         let longest = (128_usize << port.attr.active_mtu.clamp(1, 5)).max(WireupMsg::SIZE);
         let mut ud = UdEndpoint {
             qp,
             recv_slots: Pool::new(pd, ROUTE_HEADER + longest, receives),
             send_slots: Pool::new(pd, longest, SENDS),
             qkey,
-            sending: 0,
+            condition: Condition::Works,
+            failures: 0,
+            generation: 0,
+            sending: VecDeque::new(),
+            receives: Vec::new(),
             to_repost: Vec::new(),
             is_refused: false,
         };
         ud.send_slots.prepare()?;
         for _ in 0..receives {
             let slot = ud.recv_slots.take()?;
-            ud.to_repost.push(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?);
+            ud.receives.push(slot.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?);
         }
+        ud.to_repost.clone_from(&ud.receives);
         ud.repost();
         match ud.to_repost.len() < receives as usize {
             true => Ok(ud),
@@ -125,23 +146,95 @@ impl UdEndpoint {
     /// Returns whether a datagram can be sent now.
     #[inline]
     pub(crate) fn has_space(&self) -> bool {
-        self.sending < SENDS
+        self.condition == Condition::Works && self.sending.len() < SENDS as usize
     }
 
     /// Returns whether the device has sent everything.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.sending == 0
+        self.sending.is_empty()
     }
 
-    /// Posts receives again. What the device refuses waits for the next time.
+    /// Returns when a queue pair that has failed is to be [mended](Self::mend); `None` while it
+    /// works.
+    #[inline]
+    pub(crate) fn mend_at(&self) -> Option<Instant> {
+        match self.condition {
+            Condition::Works => None,
+            Condition::Failed(retry_at) => Some(retry_at),
+        }
+    }
+
+    /// Records that something on the queue pair has failed. It is mended at once, and after 2, 4, 8
+    /// .. 500 ms if it fails again before it has sent anything.
+    #[cold]
+    pub(crate) fn failed(&mut self) {
+        if self.condition == Condition::Works {
+            self.put_off();
+        }
+    }
+
+    /// Lets a queue pair that has failed be mended at once: the port is up again.
+    pub(crate) fn mend_soon(&mut self) {
+        if self.condition != Condition::Works {
+            (self.condition, self.failures) = (Condition::Failed(Instant::now()), 0);
+        }
+    }
+
+    fn put_off(&mut self) {
+        let pause = match self.failures.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(before) => (RETRY_MIN * (1 << before.min(8))).min(RETRY_MAX),
+        };
+        self.condition = Condition::Failed(Instant::now() + pause);
+        self.failures += 1;
+    }
+
+    /// Lets a queue pair that has failed send and receive again. Datagrams under way are lost. No
+    /// datagram may be handled meanwhile.
+    #[cold]
+    pub(crate) fn mend(&mut self, port: &Port) {
+        let mended = self.qp.state().and_then(|now| match now {
+            state::RTS => Ok(()),
+            state::SQE => self.resume_sending(),
+            _ => self.restart(port),
+        });
+        match mended {
+            Ok(()) => {
+                self.condition = Condition::Works;
+                self.repost();
+            }
+            Err(_) => self.put_off(),
+        }
+    }
+
+    /// Makes a send queue that has stopped send again. The kernel does not know that it has
+    /// stopped; therefore the request names its state.
+    fn resume_sending(&self) -> io::Result<()> {
+        let resumed =
+            QpAttr { qp_state: state::RTS, cur_qp_state: state::SQE, ..QpAttr::default() };
+        self.qp.modify(resumed, mask::STATE | mask::CUR_STATE)
+    }
+
+    /// Sets the queue pair up again. In RESET the device uses no slot.
+    fn restart(&mut self, port: &Port) -> io::Result<()> {
+        self.qp.modify(QpAttr { qp_state: state::RESET, ..QpAttr::default() }, mask::STATE)?;
+        self.generation = self.generation.wrapping_add(1);
+        self.sending.drain(..).for_each(|(slot, _)| self.send_slots.put(slot));
+        self.to_repost.clone_from(&self.receives);
+        start(&self.qp, port, self.qkey)
+    }
+
+    /// Posts receives again. What the device refuses waits for the next time, and everything while
+    /// the queue pair does not work: it would come back at once.
     fn repost(&mut self) {
         self.is_refused = false;
-        while !self.is_refused && !self.to_repost.is_empty() {
+        let works = self.condition == Condition::Works;
+        while works && !self.is_refused && !self.to_repost.is_empty() {
             let mut list = [(0, Sge::default()); REPOST_BATCH];
             let count = self.to_repost.len().min(REPOST_BATCH);
             for (receive, &slot) in list.iter_mut().zip(&self.to_repost) {
                 let sge = self.recv_slots.sge(slot, self.recv_slots.slot_bytes());
-                *receive = (wr_id::UD_RECV | u64::from(slot), sge);
+                *receive = (wr_id::ud(wr_id::UD_RECV, self.generation, slot), sge);
             }
             let (taken, result) = self.qp.post_receives(&list[..count]);
             self.to_repost.drain(..taken);
@@ -153,7 +246,7 @@ impl UdEndpoint {
     /// there is no space.
     pub(crate) fn send(
         &mut self,
-        ah: &Ah,
+        ah: &Arc<Ah>,
         qpn: u32,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
@@ -164,10 +257,10 @@ impl UdEndpoint {
         let Some(slot) = self.send_slots.take()? else { return Ok(false) };
         fill(self.send_slots.bytes_mut(slot, len));
         let sge = self.send_slots.sge(slot, len);
-        let id = wr_id::UD_SEND | u64::from(slot);
+        let id = wr_id::ud(wr_id::UD_SEND, self.generation, slot);
         let posted = self.qp.post_datagram(id, send_flags::SIGNALED, sge, ah, qpn, self.qkey);
         match posted {
-            Ok(()) => self.sending += 1,
+            Ok(()) => self.sending.push_back((slot, Arc::clone(ah))),
             Err(_) => self.send_slots.put(slot),
         }
         posted.map(|()| true)
@@ -175,21 +268,34 @@ impl UdEndpoint {
 
     /// Handles the completion of a send.
     pub(crate) fn send_done(&mut self, completion: &Wc) {
-        self.sending -= 1;
-        self.send_slots.put(completion.wr_id as u32);
-        if completion.status != 0 {
-            // An error stops the queue. Lost datagrams are sent again.
-            let _ =
-                self.qp.modify(QpAttr { qp_state: state::RTS, ..QpAttr::default() }, mask::STATE);
+        if !wr_id::is_of(completion.wr_id, self.generation) {
+            return;
+        }
+        // Sends are complete in order, and all are signaled.
+        if let Some((slot, _)) = self.sending.pop_front() {
+            self.send_slots.put(slot);
+        }
+        match completion.status {
+            wc_status::SUCCESS => self.failures = 0,
+            // Lost datagrams are sent again.
+            _ => self.failed(),
         }
     }
 
-    /// Returns the length of the datagram that a receive has; 0 if it has failed.
-    pub(crate) fn received(&self, completion: &Wc) -> usize {
+    /// Returns the slot of a receive and the length of its datagram, 0 if it has failed; `None` if
+    /// it is of an earlier generation.
+    pub(crate) fn received(&mut self, completion: &Wc) -> Option<(u32, usize)> {
+        if !wr_id::is_of(completion.wr_id, self.generation) {
+            return None;
+        }
+        let is_whole = completion.status == wc_status::SUCCESS;
+        if !is_whole {
+            self.failed();
+        }
         let len = completion.byte_len as usize;
-        let is_whole =
-            completion.status == 0 && (ROUTE_HEADER..=self.recv_slots.slot_bytes()).contains(&len);
-        if is_whole { len - ROUTE_HEADER } else { 0 }
+        let fits = (ROUTE_HEADER..=self.recv_slots.slot_bytes()).contains(&len);
+        let len = if is_whole && fits { len - ROUTE_HEADER } else { 0 };
+        Some((completion.wr_id as u32, len))
     }
 
     /// Returns the first `len` bytes of a received datagram.
@@ -205,6 +311,21 @@ impl UdEndpoint {
             self.repost();
         }
     }
+}
+
+/// Takes a queue pair in RESET to RTS.
+fn start(qp: &Qp, port: &Port, qkey: u32) -> io::Result<()> {
+    let init = QpAttr {
+        qp_state: state::INIT,
+        pkey_index: port.pkey_index,
+        port_num: port.number,
+        qkey,
+        ..QpAttr::default()
+    };
+    qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::QKEY)?;
+    let to = |qp_state| QpAttr { qp_state, ..QpAttr::default() };
+    qp.modify(to(state::RTR), mask::STATE)?;
+    qp.modify(to(state::RTS), mask::STATE | mask::SQ_PSN)
 }
 
 /// Returns a random packet sequence number to begin with.

@@ -163,6 +163,12 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv::Qp, attr: *mut QpAttr, mask
                     engine.flush(qp, now);
                     return Ok(());
                 }
+                // Only queue pairs of datagrams are used again.
+                let is_reset = mask & qp_mask::STATE != 0 && attr.qp_state == qp_state::RESET;
+                if is_reset && !qp.is_reliable() {
+                    engine.reset(qp);
+                    return Ok(());
+                }
                 let port = if mask & qp_mask::PORT != 0 { attr.port_num } else { qp.attr.port_num };
                 if mask & qp_mask::AV != 0 && !datagram::is_valid(engine, port, &attr.ah_attr) {
                     return Err(libc::EINVAL);

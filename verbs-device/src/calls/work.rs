@@ -75,17 +75,26 @@ pub(super) unsafe extern "C" fn post_recv(
 ) -> c_int {
     // SAFETY: by the interface the queue pair is alive and the list readable.
     let (number, context, all) = unsafe { ((*qp).qp_num, context((*qp).context), receives(list)) };
+    let now = Instant::now();
     let refused = match all {
         Err(at) => Some((at, libc::EINVAL)),
         Ok(all) => context.with(|engine| {
-            let qp = engine.qps.get_mut(&number)?;
-            all.into_iter().find_map(|(receive, at)| {
+            let post = |engine: &mut Engine, qp: &mut Qp, (receive, at)| {
                 if qp.rx.posted.len() >= qp.max_recv as usize || qp.state == qp_state::RESET {
                     return Some((at, libc::ENOMEM));
                 }
-                qp.rx.posted.push_back(receive);
+                match qp.state {
+                    qp_state::ERR => {
+                        let status = ibv::wc_status::WR_FLUSH_ERR;
+                        engine.complete_receive(qp, receive, status, 0, now);
+                    }
+                    _ => qp.rx.posted.push_back(receive),
+                }
                 None
-            })
+            };
+            engine.with_qp(number, |engine, qp| {
+                all.into_iter().find_map(|receive| post(engine, qp, receive))
+            })?
         }),
     };
     refused.map_or(0, |(at, code)| {
@@ -192,7 +201,7 @@ pub(super) unsafe extern "C" fn post_send(
 }
 
 unsafe fn post_one(engine: &mut Engine, qp: &mut Qp, wr: &SendWr, now: Instant) -> c_int {
-    if !matches!(qp.state, qp_state::RTS | qp_state::ERR) {
+    if !matches!(qp.state, qp_state::RTS | qp_state::SQE | qp_state::ERR) {
         return libc::EINVAL;
     }
     // SAFETY: by the interface the structure and what it names are readable.
@@ -200,13 +209,13 @@ unsafe fn post_one(engine: &mut Engine, qp: &mut Qp, wr: &SendWr, now: Instant) 
     enqueue(engine, qp, wqe, now)
 }
 
-/// Adds a request to a queue pair in RTS or ERR. Returns an error number if it is full.
+/// Adds a request to a queue pair in RTS, SQE or ERR. Returns an error number if it is full.
 pub(super) fn enqueue(engine: &mut Engine, qp: &mut Qp, wqe: Wqe, now: Instant) -> c_int {
     if qp.tx.used >= qp.max_send {
         return libc::ENOMEM;
     }
     qp.tx.used += 1;
-    if qp.state == qp_state::ERR {
+    if qp.state != qp_state::RTS {
         engine.complete_send(qp, &wqe, ibv::wc_status::WR_FLUSH_ERR, now);
     } else if qp.is_reliable() {
         qp.tx.next = wqe.first + wqe.packets;

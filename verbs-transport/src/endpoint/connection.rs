@@ -1,6 +1,7 @@
 //! The connection of an endpoint as far as wire-up is concerned: the peer's address, the
 //! handshake, and when the next request is due.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::adapter::Adapter;
@@ -40,7 +41,7 @@ pub(crate) struct Connection {
     /// When the endpoint is looked after, if it waits for an address or a handshake.
     pub(crate) scheduled: Option<Instant>,
     /// Address handle for datagrams to the peer.
-    pub(crate) ah: Option<Ah>,
+    pub(crate) ah: Option<Arc<Ah>>,
     /// First packet sequence number of this end.
     pub(crate) psn: u32,
     /// When the queue pair was created.
@@ -114,10 +115,14 @@ impl Connection {
     }
 
     /// Returns the handle of the peer's address for datagrams; `None` if the device refuses one.
-    pub(crate) fn address_handle(&mut self, adapter: &Adapter, settings: &Settings) -> Option<&Ah> {
+    pub(crate) fn address_handle(
+        &mut self,
+        adapter: &Adapter,
+        settings: &Settings,
+    ) -> Option<&Arc<Ah>> {
         if self.ah.is_none() {
             let attr = adapter.port.address_vector(&self.addr?.port, settings);
-            self.ah = Ah::new(&adapter.pd, attr).ok();
+            self.ah = Ah::new(&adapter.pd, attr).ok().map(Arc::new);
         }
         self.ah.as_ref()
     }

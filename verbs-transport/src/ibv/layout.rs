@@ -487,12 +487,14 @@ pub mod qp_state {
     pub const INIT: u32 = 1;
     pub const RTR: u32 = 2;
     pub const RTS: u32 = 3;
+    pub const SQE: u32 = 5;
     pub const ERR: u32 = 6;
 }
 
 pub mod qp_mask {
     use std::ffi::c_int;
     pub const STATE: c_int = 1;
+    pub const CUR_STATE: c_int = 1 << 1;
     pub const ACCESS_FLAGS: c_int = 1 << 3;
     pub const PKEY_INDEX: c_int = 1 << 4;
     pub const PORT: c_int = 1 << 5;

@@ -43,6 +43,8 @@ unsafe impl Send for Mr {}
 unsafe impl Sync for Mr {}
 // SAFETY: an address handle belongs to no thread; the pointer is freed in `drop` alone.
 unsafe impl Send for Ah {}
+// SAFETY: shared references only name it in work requests, which do not change it.
+unsafe impl Sync for Ah {}
 
 impl Pd {
     /// Allocates a domain.

@@ -350,20 +350,25 @@ impl Qp {
         check(unsafe { (self.pd.context.library.modify_qp)(self.raw.as_ptr(), &mut attr, mask) })
     }
 
-    /// Queries whether the queue pair still carries out requests.
-    pub fn is_ready_to_send(&self) -> bool {
+    /// Queries the state, see [`layout::qp_state`].
+    pub fn state(&self) -> io::Result<u32> {
         let (mut attr, mut made_with) = (QpAttr::default(), MaybeUninit::<QpInitAttr>::zeroed());
         // SAFETY: the queue pair is alive, and both answers, of which the second is not read, have
         // space for their structures.
-        let status = unsafe {
+        check(unsafe {
             (self.pd.context.library.query_qp)(
                 self.raw.as_ptr(),
                 &mut attr,
                 qp_mask::STATE,
                 made_with.as_mut_ptr(),
             )
-        };
-        status == 0 && attr.qp_state == qp_state::RTS
+        })?;
+        Ok(attr.qp_state)
+    }
+
+    /// Queries whether the queue pair still carries out requests.
+    pub fn is_ready_to_send(&self) -> bool {
+        self.state().is_ok_and(|state| state == qp_state::RTS)
     }
 
     /// Posts one request. With the inline flag `memory.addr` must be readable for
