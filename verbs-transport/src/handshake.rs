@@ -66,6 +66,11 @@ impl Handshake {
         self.phase == Phase::Idle
     }
 
+    /// Returns whether an attempt is under way.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.phase, Phase::Requesting | Phase::Confirming)
+    }
+
     /// Returns whether the peer may use the queue pair, which is connected for receiving.
     pub(crate) fn can_receive(&self) -> bool {
         matches!(self.phase, Phase::Confirming | Phase::Ready)
@@ -145,6 +150,18 @@ impl Handshake {
         }
         self.phase = Phase::Ready;
         Actions { move_to_rts: true, ..Actions::default() }
+    }
+
+    /// Handles the peer's refusal of attempt `epoch`. Returns whether that ends an attempt of this
+    /// end, the same one or an earlier one. A peer that refuses copies of a request has a later
+    /// epoch with each; the next attempt of this end must be later than all of them.
+    pub(crate) fn on_decline(&mut self, epoch: u32) -> bool {
+        if !self.is_connecting() || self.is_after(epoch) {
+            return false;
+        }
+        self.reset();
+        self.saw_end(epoch);
+        true
     }
 
     /// Records that attempt `epoch` is over at the peer.

@@ -1,5 +1,5 @@
 //! Two ends over a network that loses, repeats and reorders datagrams, with queue
-//! pairs that are only numbers.
+//! pairs that are only numbers. An end may have no space for one.
 
 use fabric::sim::Rng;
 
@@ -11,6 +11,15 @@ struct End {
     /// The other end's queue pair that ours is connected to; 0 for none.
     connected: u32,
     sends: bool,
+    has_space: bool,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy)]
+enum Mail {
+    Connect(Received),
+    /// The sender has no space, and has seen this attempt.
+    Decline(u32),
 }
 
 struct World {
@@ -18,12 +27,13 @@ struct World {
     rng: Rng,
     next_qpn: u32,
     /// Destination and message.
-    mail: Vec<(usize, Received)>,
+    mail: Vec<(usize, Mail)>,
 }
 
 impl World {
     fn new(seed: u64) -> World {
-        let end = || End { handshake: Handshake::new(), connected: 0, sends: false };
+        let end =
+            || End { handshake: Handshake::new(), connected: 0, sends: false, has_space: true };
         World { ends: [end(), end()], rng: Rng::new(seed), next_qpn: 1, mail: Vec::new() }
     }
 
@@ -33,7 +43,20 @@ impl World {
         Received { epoch, qpn, peer_qpn, wants_reply: handshake.wants_reply() }
     }
 
+    fn send(&mut self, from: usize, mail: Mail) {
+        let copies = if self.rng.chance(300) { 0 } else { 1 + u32::from(self.rng.chance(100)) };
+        (0..copies).for_each(|_| self.mail.push((1 - from, mail)));
+    }
+
     fn act(&mut self, at: usize, actions: Actions, peer_qpn: u32) {
+        if actions.create && !self.ends[at].has_space {
+            if peer_qpn != 0 {
+                self.send(at, Mail::Decline(self.ends[at].handshake.epoch));
+            }
+            self.ends[at].handshake.reset();
+            (self.ends[at].connected, self.ends[at].sends) = (0, false);
+            return;
+        }
         if actions.create {
             let qpn = self.next_qpn;
             self.next_qpn += 1;
@@ -49,10 +72,7 @@ impl World {
             self.ends[at].sends = true;
         }
         if actions.send {
-            let copies = if self.rng.chance(300) { 0 } else { 1 + u32::from(self.rng.chance(100)) };
-            for _ in 0..copies {
-                self.mail.push((1 - at, self.message(at)));
-            }
+            self.send(at, Mail::Connect(self.message(at)));
         }
     }
 
@@ -61,12 +81,17 @@ impl World {
             return;
         }
         let at = self.rng.below(self.mail.len() as u64) as usize;
-        let (to, msg) = self.mail.swap_remove(at);
+        let (to, mail) = self.mail.swap_remove(at);
         if self.rng.chance(50) {
-            self.mail.push((to, msg));
+            self.mail.push((to, mail));
         }
-        let actions = self.ends[to].handshake.on_msg(msg);
-        self.act(to, actions, msg.qpn);
+        match mail {
+            Mail::Connect(msg) => {
+                let actions = self.ends[to].handshake.on_msg(msg);
+                self.act(to, actions, msg.qpn);
+            }
+            Mail::Decline(epoch) => _ = self.ends[to].handshake.on_decline(epoch),
+        }
     }
 
     fn is_connected(&self) -> bool {
@@ -115,6 +140,32 @@ fn both_ends_find_each_other_and_again_after_every_break() {
             }
             world.settle();
         }
+    }
+}
+
+/// The other end enters MPI late: it finds copies of one request, and has no space.
+#[test]
+fn an_attempt_that_is_refused_ends_however_many_copies_there_are() {
+    for seed in 0..300 {
+        let mut world = World::new(seed);
+        world.ends[1].has_space = false;
+        for round in 0..10 {
+            let actions = world.ends[0].handshake.connect();
+            world.act(0, actions, 0);
+            (0..3).for_each(|_| world.act(0, Actions { send: true, ..Actions::default() }, 0));
+            for steps in 0.. {
+                world.deliver_one();
+                if world.ends[0].handshake.is_idle() {
+                    break;
+                }
+                assert!(steps < 1000, "seed {seed}, round {round}: the attempt does not end");
+                if world.mail.is_empty() {
+                    world.act(0, Actions { send: true, ..Actions::default() }, 0);
+                }
+            }
+        }
+        world.ends[1].has_space = true;
+        world.settle();
     }
 }
 

@@ -148,9 +148,9 @@ impl VerbsTransport {
 
     /// Handles the refusal of a connection. Operations that wait for one ask again.
     pub(crate) fn on_decline(&mut self, at: usize, message: &WireupMsg) {
-        let conn = &self.endpoints[at].conn;
-        if conn.is_connecting() && conn.handshake.epoch == message.epoch {
-            self.endpoints[at].conn.peer_is_idle(message.epoch);
+        let conn = &mut self.endpoints[at].conn;
+        if conn.handshake.on_decline(message.epoch) {
+            conn.peer_is_idle(message.epoch);
             self.give_up_connecting(at);
         }
     }

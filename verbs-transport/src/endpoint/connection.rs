@@ -99,7 +99,7 @@ impl Connection {
 
     /// Returns whether the handshake is under way.
     pub(crate) fn is_connecting(&self) -> bool {
-        matches!(self.handshake.phase, Phase::Requesting | Phase::Confirming)
+        self.handshake.is_connecting()
     }
 
     /// Returns whether there is no queue pair.
