@@ -77,9 +77,16 @@ impl Endpoint {
     #[inline]
     pub(crate) fn on_ack(&mut self, seq: u32, free: impl FnMut(u32)) -> Result<(), &'static str> {
         if self.flow.on_ack(seq, free)? {
-            if self.is_ready() { self.conn.works() } else { self.conn.is_alive() }
+            self.made_progress();
         }
         Ok(())
+    }
+
+    /// Records that new frames have got through, in either direction: breaks before that do not
+    /// count. Frames that arrive again are no progress.
+    #[inline]
+    fn made_progress(&mut self) {
+        if self.is_ready() { self.conn.works() } else { self.conn.is_alive() }
     }
 
     /// Delivers the next frame, header and body. Returns false if the header is malformed.
@@ -88,6 +95,7 @@ impl Endpoint {
         let Ok((header, body)) = Header::decode(frame) else { return false };
         sink.frame(self.peer, &header, body);
         self.flow.rx_seq = self.flow.rx_seq.wrapping_add(1);
+        self.made_progress();
         true
     }
 
@@ -149,13 +157,48 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
+    use super::connection::MAX_BREAKS;
     use super::*;
+    use crate::handshake::Phase;
 
     #[test]
     fn an_idle_endpoint_is_small() {
         let (endpoint, link) = (size_of::<Endpoint>(), size_of::<Link>());
         println!("{endpoint} bytes for an endpoint, {link} for its link");
         assert!(endpoint <= 768 && link <= 256, "{endpoint} bytes, {link} bytes");
+    }
+
+    /// A side that only receives.
+    #[test]
+    fn breaks_with_frames_delivered_in_between_are_not_in_a_row() {
+        struct Ignore;
+        impl Sink for Ignore {
+            fn frame(&mut self, _: Peer, _: &Header, _: &(impl fabric::Body + ?Sized)) {}
+            fn transferred(&mut self, _: u64, _: Result<(), PeerFailed>) {}
+            fn peer_failed(&mut self, _: PeerFailed) {}
+        }
+        let mut endpoint = Endpoint::new(Peer(1), Instant::now());
+        let frame = Header::new(fabric::Kind::Data).encode();
+        for phase in [Phase::Idle, Phase::Ready] {
+            for _ in 0..3 * MAX_BREAKS {
+                assert!(endpoint.conn.broke(true), "the peer counts as failed");
+                endpoint.conn.handshake.phase = phase;
+                assert!(endpoint.deliver(&frame, &mut Ignore));
+                assert_eq!(endpoint.conn.broke_at, None);
+            }
+        }
+        let broken = (0..=MAX_BREAKS).map(|_| endpoint.conn.broke(true));
+        assert_eq!(broken.filter(|may_retry| !may_retry).count(), 1);
+    }
+
+    /// Whether it carries anything or not.
+    #[test]
+    fn a_connection_that_is_back_is_not_overdue() {
+        let mut endpoint = Endpoint::new(Peer(1), Instant::now());
+        endpoint.conn.broke(true);
+        assert!(endpoint.conn.broke_at.is_some());
+        endpoint.conn.connected();
+        assert_eq!((endpoint.conn.broke_at, endpoint.conn.breaks), (None, 1));
     }
 
     #[test]

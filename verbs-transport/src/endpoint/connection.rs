@@ -13,7 +13,8 @@ use crate::wireup_msg::Address;
 /// First and longest interval between requests to a peer.
 pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
 pub(crate) const RETRY_MAX: Duration = Duration::from_millis(500);
-/// Breaks in a row, without a frame acknowledged, after which the peer counts as failed.
+/// Breaks in a row, without a new frame acknowledged or delivered, after which the peer counts as
+/// failed.
 pub(crate) const MAX_BREAKS: u32 = 10;
 
 /// First and longest time after which a peer that had no space for a connection is asked again.
@@ -52,9 +53,9 @@ pub(crate) struct Connection {
     pub(crate) retries: u32,
     /// No warning about unanswered requests is needed: the peer has answered, or it was given.
     pub(crate) warned: bool,
-    /// When a connection that had worked broke; `None` once another one works.
+    /// When a connection that had worked broke; `None` once another one is ready.
     pub(crate) broke_at: Option<Instant>,
-    /// Breaks in a row without a frame acknowledged.
+    /// Breaks in a row without a new frame acknowledged or delivered.
     pub(crate) breaks: u32,
     /// A connection is to be made again if it ends: the peer's traffic is worth one.
     pub(crate) is_wanted: bool,
@@ -143,7 +144,7 @@ impl Connection {
     /// Records that the connection is ready.
     pub(crate) fn connected(&mut self) {
         (self.warned, self.is_wanted, self.refusals) = (true, true, 0);
-        self.disconnect_until = None;
+        (self.broke_at, self.disconnect_until) = (None, None);
     }
 
     /// Records a new queue pair.
@@ -172,8 +173,8 @@ impl Connection {
         (self.breaks, self.broke_at) = (0, None);
     }
 
-    /// Records that the peer acknowledges frames on the datagram path: it is alive, whatever
-    /// becomes of connections.
+    /// Records that frames get through on the datagram path: the peer is alive, whatever becomes of
+    /// connections.
     pub(crate) fn is_alive(&mut self) {
         (self.breaks, self.broke_at) = (self.breaks.min(MAX_BREAKS - 1), None);
     }
