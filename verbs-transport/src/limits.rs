@@ -42,13 +42,8 @@ impl Config {
         let frame = settings.eager_max + PREFIX;
         let receives = receives(&settings, port, size);
         let max_connections = max_connections(&settings, port, size, receives);
-        let offload = match port.device_attr.atomic_cap {
-            ATOMIC_NONE => Offload::Device,
-            // A connection that ends for another one would leave open what an atomic has done.
-            _ if max_connections < size.saturating_sub(1) => Offload::Device,
-            ATOMIC_GLOBAL => Offload::GlobalAtomics,
-            _ => Offload::DeviceAtomics,
-        };
+        let fits_all = fits_all(settings.credits, max_connections, receives, size);
+        let offload = offload(port.device_attr.atomic_cap, fits_all);
         let eager = settings.eager_max;
         // Software places a write before it acknowledges it; hardware need not.
         let late_puts = !port.is_emulated;
@@ -71,6 +66,24 @@ impl Config {
     /// Returns the receives of a connection whose peer has a whole window.
     pub(crate) fn receives_each(&self) -> u32 {
         receives_each(self.settings.credits)
+    }
+}
+
+/// Returns whether connections to all others in a job of `size` fit, each with a whole window. Then
+/// none ends for the sake of another one.
+fn fits_all(credits: u32, max_connections: u32, receives: u32, size: u32) -> bool {
+    let peers = size.saturating_sub(1);
+    peers <= max_connections && receives >= peers.saturating_mul(receives_each(credits))
+}
+
+/// Returns what a device with these atomics is used for. A connection that ends for another one
+/// would leave open what an atomic has done; therefore connections to all must fit.
+fn offload(atomic_cap: u32, fits_all: bool) -> Offload {
+    match atomic_cap {
+        ATOMIC_GLOBAL if fits_all => Offload::GlobalAtomics,
+        ATOMIC_NONE | ATOMIC_GLOBAL => Offload::Device,
+        _ if fits_all => Offload::DeviceAtomics,
+        _ => Offload::Device,
     }
 }
 
@@ -137,4 +150,23 @@ fn max_connections(settings: &Settings, port: &Port, size: u32, receives: u32) -
         .min(1 + others)
         .min(limit(device.max_qp, 1, 1))
         .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomics_need_receives_for_all_connections() {
+        // The default knobs, on a device with enough of everything.
+        let (credits, receives, connections) = (32, 2048, 128);
+        let fits = |size: u32| fits_all(credits, connections.min(size - 1), receives, size);
+        assert!(fits(2) && fits(49));
+        // All connections are allowed, but not all with whole windows.
+        assert!(!fits(50) && !fits(129));
+        assert!(!fits_all(credits, connections, 42 * 200, 130));
+        assert_eq!(offload(ATOMIC_GLOBAL, true), Offload::GlobalAtomics);
+        assert_eq!(offload(ATOMIC_GLOBAL, false), Offload::Device);
+        assert_eq!(offload(ATOMIC_NONE, true), Offload::Device);
+    }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use fabric::sim::Rng;
-use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
+use fabric::{Body, Header, Kind, Offload, Peer, PeerFailed, Post, Sink, Transport};
 use tests::device;
 use verbs_transport::{Settings, VerbsTransport};
 
@@ -168,4 +168,18 @@ fn windows_change_under_traffic() {
             assert_bounds(&group.ends);
         });
     }
+}
+
+/// A connection for which there are no receives would end another one, and leave its atomics open.
+#[test]
+fn devices_do_atomics_where_receives_suffice_for_all() {
+    let name = "shares::devices_do_atomics_where_receives_suffice_for_all";
+    alone(name, "devices=stand0/ib", || {
+        for (receives, expected) in
+            [(2 * WHOLE, Offload::DeviceAtomics), (2 * WHOLE - 1, Offload::Device)]
+        {
+            let ends = transports(3, &Settings { receives, ..settings() });
+            assert_eq!(ends[0].caps(Peer(1)).offload, expected, "{receives} receives");
+        }
+    });
 }
