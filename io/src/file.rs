@@ -9,8 +9,8 @@
 //! split collective.
 //!
 //! In atomic mode an access locks the range of the file that it spans. With the hint
-//! `romio_ds_write=enable` a write locks the range of each call of the system that it makes
-//! ([`Locking`]).
+//! `romio_ds_write=enable` a write locks the range of each call of the system that it makes; a
+//! write to a file that one process has opened alone locks against its other threads ([`Locking`]).
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -339,9 +339,14 @@ impl File {
     /// Returns what an access locks.
     pub(crate) fn locking(&self, direction: Direction) -> Locking {
         let state = self.state();
+        // Without another writer only writes of this process's threads are lost in a hole. A write
+        // that a hint keeps from taking holes along locks too: one that began before it may do so.
+        let is_alone = self.members.size() == 1 && self.amode.has(UNIQUE_OPEN);
+        let keeps_holes = is_alone && self.amode.reads() && !state.view.is_contiguous();
         match (state.atomic, direction, state.hints.ds_write) {
             (true, ..) => Locking::Access,
             (false, Direction::Write, Switch::Enable) => Locking::Calls,
+            (false, Direction::Write, _) if keeps_holes => Locking::Threads,
             _ => Locking::Nothing,
         }
     }
@@ -355,12 +360,9 @@ impl File {
         direction: Direction,
     ) -> Outcome {
         let locking = self.locking(direction);
-        // With no other writer there is nothing to lose in a hole.
-        let is_alone = self.members.size() == 1 && self.amode.has(UNIQUE_OPEN);
-        let keeps_holes = (locking != Locking::Nothing || is_alone) && self.amode.reads();
+        let keeps_holes = locking != Locking::Nothing && self.amode.reads();
         let sieve = Sieve::new(&self.state().hints, keeps_holes);
-        let call_locks = (locking == Locking::Calls).then_some(&*self.range_locks);
-        let target = Target { disk: &self.disk, view, sieve, call_locks };
+        let target = Target { disk: &self.disk, view, sieve, locks: &self.range_locks, locking };
         if locking != Locking::Access || data.buffer.is_empty() {
             return transfer::run(target, packed, data, direction);
         }

@@ -10,8 +10,10 @@ use crate::disk::{Disk, RangeLock};
 /// What an access locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// No other process loses by it.
+    /// No other access loses by it.
     Nothing,
+    /// Each call that writes, against other threads: no other process writes the file.
+    Threads,
     /// The range of each call that writes, so that holes can be written back.
     Calls,
     /// All that it spans, so that it is one step.
@@ -24,7 +26,8 @@ pub(crate) struct RangeLocks(Mutex<()>);
 
 /// A locked range. The fields are released in this order.
 pub(crate) struct Locked<'a> {
-    _range: RangeLock<'a>,
+    /// `None`: against other threads alone.
+    _range: Option<RangeLock<'a>>,
     _thread: MutexGuard<'a, ()>,
 }
 
@@ -36,7 +39,16 @@ impl RangeLocks {
         (start, end): (i64, i64),
         exclusive: bool,
     ) -> Result<Locked<'a>> {
-        let _thread = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Locked { _range: disk.lock(start, end - start, exclusive)?, _thread })
+        let _thread = self.thread();
+        Ok(Locked { _range: Some(disk.lock(start, end - start, exclusive)?), _thread })
+    }
+
+    /// Locks the file against other threads of this process; waits until it is free.
+    pub(crate) fn lock_threads(&self) -> Locked<'_> {
+        Locked { _range: None, _thread: self.thread() }
+    }
+
+    fn thread(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,8 +4,8 @@
 //! A read takes a hole along without harm. A write reads a block, changes it and writes it back,
 //! holes included: a byte that another process writes there meanwhile would be lost. Therefore
 //! writes are sieved only while the caller has locked the range, and only where all writers lock:
-//! in atomic mode, or with the hint `romio_ds_write=enable`; and without a lock where no other
-//! writer exists: one process has opened the file with MPI_MODE_UNIQUE_OPEN.
+//! in atomic mode, or with the hint `romio_ds_write=enable`. Where one process has opened the file
+//! with MPI_MODE_UNIQUE_OPEN, the other writers are its own threads: a mutex is enough.
 
 use fabric::UserBuf;
 use objects::datatype::{Run, Runs};
@@ -14,7 +14,7 @@ use objects::{Class, Error, Result};
 use crate::access::Direction;
 use crate::disk::Disk;
 use crate::hints::{Hints, Switch};
-use crate::range_locks::RangeLocks;
+use crate::range_locks::{Locking, RangeLocks};
 use crate::staging::Staging;
 use crate::view::View;
 
@@ -40,8 +40,9 @@ pub(crate) struct Target<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) view: &'a View,
     pub(crate) sieve: Sieve,
-    /// Locks the range of each call that writes, where all writers do so.
-    pub(crate) call_locks: Option<&'a RangeLocks>,
+    pub(crate) locks: &'a RangeLocks,
+    /// What each call that writes locks; an access locks by itself what it spans.
+    pub(crate) locking: Locking,
 }
 
 impl Target<'_> {
@@ -51,8 +52,13 @@ impl Target<'_> {
         (at, len): (i64, u64),
         call: impl FnOnce() -> (u64, Result<()>),
     ) -> (u64, Result<()>) {
-        let Some(locks) = self.call_locks else { return call() };
-        match locks.lock(self.disk, (at, at.saturating_add_unsigned(len)), true) {
+        let range = (at, at.saturating_add_unsigned(len));
+        let lock = match self.locking {
+            Locking::Nothing | Locking::Access => return call(),
+            Locking::Threads => Ok(self.locks.lock_threads()),
+            Locking::Calls => self.locks.lock(self.disk, range, true),
+        };
+        match lock {
             Ok(_lock) => call(),
             Err(error) => (0, Err(error)),
         }

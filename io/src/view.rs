@@ -124,6 +124,11 @@ impl View {
         self.layout.size() == 0
     }
 
+    /// Returns true if the view has no holes.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.layout.is_contiguous()
+    }
+
     /// Returns the runs of the view from a packed byte on, relative to `disp`.
     pub(crate) fn runs(&self, packed: u64) -> Runs<'_> {
         self.layout.runs(packed)

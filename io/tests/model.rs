@@ -621,6 +621,57 @@ fn sieved_writes_lose_no_byte() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// Two threads and the library's own write columns of a matrix at once through the only handle of a
+/// file, where holes are written back without locks of the system: no element of another column is
+/// lost.
+#[test]
+fn writes_at_once_of_a_file_that_one_process_opened_lose_no_byte() {
+    const SIDE: usize = 256;
+    let (path, hub) = (scratch("unique"), Hub::new(1, 1));
+    let (amode, info) = (amode::CREATE | amode::RDWR | amode::UNIQUE_OPEN, Info::new());
+    let value = |column: usize| (column % 251 + 1) as u8;
+    on_each(&hub, 0, &OpenArgs { path: path.clone(), amode, info }, |_, file| {
+        show(file, 0, column(SIDE as i64));
+        let mut columns: Vec<Vec<u8>> = (0..SIDE).map(|at| vec![value(at); SIDE]).collect();
+        let (started, called) = columns.split_at_mut(SIDE / 2);
+        let at = |column: usize| Position::At((column * SIDE) as i64);
+        let alone = Coordination::Independent;
+        std::thread::scope(|scope| {
+            for (thread, part) in called.chunks_mut(SIDE / 4).enumerate() {
+                scope.spawn(move || {
+                    for (number, memory) in part.iter_mut().enumerate() {
+                        let place = at(SIDE / 2 + thread * SIDE / 4 + number);
+                        let data = Ok(data(memory, false));
+                        assert!(file.access(Direction::Write, place, alone, data).error.is_none());
+                    }
+                });
+            }
+            let pending: Vec<_> = started
+                .iter_mut()
+                .enumerate()
+                .map(|(number, memory)| {
+                    file.start(Direction::Write, at(number), alone, Ok(data(memory, false)))
+                        .unwrap()
+                })
+                .collect();
+            for one in pending {
+                file.wait(&one);
+                assert!(one.take().unwrap().error.is_none());
+            }
+        });
+    });
+    let found = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let lost = (0..SIDE * SIDE).filter(|at| found[*at] != value(at % SIDE)).count();
+    assert_eq!(lost, 0, "bytes of other columns");
+}
+
+/// Returns the first column of a square matrix of bytes; the next tile is the next column.
+fn column(side: i64) -> Datatype {
+    let column = Datatype::vector(Int, side, 1, side, Datatype::byte()).unwrap();
+    Datatype::resized(Int, &column, 0, 1).unwrap()
+}
+
 /// A copy of 64 KiB from or to memory takes less time than a thread of the kernel needs to begin.
 #[test]
 fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
