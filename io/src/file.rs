@@ -239,7 +239,7 @@ impl File {
     }
 
     /// Sets the view (MPI_File_set_view); both pointers go to its start. `disp` `None`: that of the
-    /// shared pointer, in sequential mode. Collective.
+    /// shared pointer, in sequential mode, once all members have come. Collective.
     pub fn set_view(
         &self,
         disp: Option<i64>,
@@ -247,7 +247,9 @@ impl File {
         datarep: Result<Datarep>,
         info: Result<Info>,
     ) -> Result<()> {
-        let mine = self.new_view(disp, types, datarep, info).and_then(|new| {
+        // All members make these exchanges, whatever each passes.
+        let here = self.amode.has(SEQUENTIAL).then(|| self.shared_byte()).transpose()?;
+        let mine = self.new_view(disp.or(here), types, datarep, info).and_then(|new| {
             if self.members.rank() == 0 {
                 self.shared.clear_next()?;
             }
@@ -279,16 +281,11 @@ impl File {
         let mut hints = self.state().hints.clone();
         hints.update(&info?)?;
         let (etype, filetype) = types?;
-        let disp = match (disp, self.amode.has(SEQUENTIAL)) {
-            (Some(disp), _) => disp,
-            (None, true) => self.view().byte_offset(self.shared.load()?)?,
-            (None, false) => {
-                return Err(Error::new(
-                    Class::Arg,
-                    "invalid displacement MPI_DISPLACEMENT_CURRENT: it needs MPI_MODE_SEQUENTIAL",
-                ));
-            }
-        };
+        let disp = disp.ok_or_else(|| {
+            let text =
+                "invalid displacement MPI_DISPLACEMENT_CURRENT: it needs MPI_MODE_SEQUENTIAL";
+            Error::new(Class::Arg, text)
+        })?;
         let view = View::new(disp, etype, filetype, datarep?, self.amode.writes())?;
         Ok((view, hints))
     }

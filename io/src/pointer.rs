@@ -2,7 +2,7 @@
 
 use objects::{Class, Error, Result};
 
-use crate::agreement::{agree, agree_same};
+use crate::agreement::{agree, agree_same, agree_with};
 use crate::amode::SEQUENTIAL;
 use crate::file::{File, sequential, too_far};
 
@@ -72,6 +72,19 @@ impl File {
     pub fn shared_position(&self) -> Result<i64> {
         self.check_seekable()?;
         self.shared.load()
+    }
+
+    /// Returns the byte of the file that the shared pointer is at, the same for all. Collective.
+    pub(crate) fn shared_byte(&self) -> Result<i64> {
+        // A member that has not come yet may still move the pointer.
+        agree(self.group(), self.check_no_split())?;
+        let mine = match self.members.rank() {
+            0 => self.shared.load().and_then(|here| self.view().byte_offset(here)),
+            _ => Ok(0),
+        };
+        let here = *mine.as_ref().unwrap_or(&0);
+        let all = agree_with(self.group(), mine.map(|_| ()), &here.to_ne_bytes())?;
+        Ok(i64::from_ne_bytes(std::array::from_fn(|i| all[i])))
     }
 
     /// Returns the end of the file, etypes of the view.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::time::Duration;
 
 use fabric::UserBuf;
 use io::{
@@ -20,7 +21,7 @@ use io::{
     Pending, Place, Position, RemoteWords, Resumable, SplitKind, Transit, UserData, Whence, amode,
 };
 use objects::datatype::Counting::Int;
-use objects::{Buffer, Datatype, Info, Result};
+use objects::{Buffer, Class, Datatype, Error, Info, Result};
 
 /// Cases unless CASES sets another number.
 const CASES: u64 = 100;
@@ -670,6 +671,42 @@ fn writes_at_once_of_a_file_that_one_process_opened_lose_no_byte() {
 fn column(side: i64) -> Datatype {
     let column = Datatype::vector(Int, side, 1, side, Datatype::byte()).unwrap();
     Datatype::resized(Int, &column, 0, 1).unwrap()
+}
+
+/// Rank 1 moves the shared pointer while rank 0 waits in the call that sets a view there: both get
+/// the place that it has in the end.
+#[test]
+fn a_view_at_the_shared_pointer_is_at_the_same_byte_for_all() {
+    let (path, hub) = (scratch("sequential"), Hub::new(2, 2));
+    let (amode, info) = (amode::CREATE | amode::WRONLY | amode::SEQUENTIAL, Info::new());
+    on_each(&hub, 0, &OpenArgs { path: path.clone(), amode, info }, |rank, file| {
+        let write = |value: u8| {
+            let (mut memory, alone) = (vec![value; 100], Coordination::Independent);
+            let data = Ok(data(&mut memory, false));
+            assert!(file.access(Direction::Write, Position::Shared, alone, data).error.is_none());
+        };
+        write(1);
+        if rank == 1 {
+            std::thread::sleep(Duration::from_millis(100));
+            write(2);
+        }
+        let bytes = || Ok((Datatype::byte().clone(), Datatype::byte().clone()));
+        file.set_view(None, bytes(), Ok(Datarep::Native), Ok(Info::new())).unwrap();
+        assert_eq!(file.view().disp, 300, "rank {rank}");
+        // An argument of one rank fails on both, which make the same exchanges.
+        let datarep = if rank == 1 {
+            Err(Error::new(Class::UnsupportedDatarep, "wrong"))
+        } else {
+            Ok(Datarep::Native)
+        };
+        let refused = file.set_view(None, bytes(), datarep, Ok(Info::new()));
+        assert_eq!(refused.unwrap_err().class(), Class::UnsupportedDatarep);
+        write(3);
+    });
+    let found = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let lengths = [1, 2, 3].map(|value| found.iter().filter(|byte| **byte == value).count());
+    assert_eq!(lengths, [200, 100, 200]);
 }
 
 /// A copy of 64 KiB from or to memory takes less time than a thread of the kernel needs to begin.
