@@ -162,14 +162,31 @@ impl View {
         self.byte_at(self.packed(offset)?)
     }
 
-    /// Returns the first and the last byte, plus one, of `len` packed bytes; equal if there are
-    /// none.
+    /// Returns a range of the file, its first byte and one after its last, in which `len` packed
+    /// bytes lie; empty if there are none. It is the smallest if they ascend in the file.
     pub(crate) fn span(&self, packed: u64, len: u64) -> Result<(i64, i64)> {
         let start = self.byte_at(packed)?;
-        match len {
-            0 => Ok((start, start)),
-            len => Ok((start, self.byte_at(packed + (len - 1))?.saturating_add(1))),
+        if len == 0 {
+            return Ok((start, start));
         }
+        let last = packed + (len - 1);
+        let end = self.byte_at(last)?.saturating_add(1);
+        let size = self.layout.size().max(1);
+        let tiles = (packed / size, last / size);
+        match self.disjoint && (self.repeats || tiles.0 == tiles.1) {
+            true => Ok((start, end)),
+            false => Ok(self.span_of_tiles(tiles).unwrap_or((0, i64::MAX))),
+        }
+    }
+
+    /// Returns the range of the file in which the tiles from the first to the last one lie, in any
+    /// order; `None` if it is too large.
+    fn span_of_tiles(&self, (first, last): (u64, u64)) -> Option<(i64, i64)> {
+        let (low, high) = self.layout.reach(last - first + 1)?;
+        let tile = i64::try_from(first).ok()?.checked_mul(self.layout.extent().1)?;
+        let base = self.disp.checked_add(tile)?;
+        // Tiles that go back end where the file begins.
+        Some((base.checked_add(low)?.max(0), base.checked_add(high)?.max(0)))
     }
 
     /// Returns true if these packed bytes ascend in the file and none is another one's.
@@ -239,6 +256,21 @@ mod tests {
         let places: Vec<i64> = (0..5).map(|at| view.byte_offset(at).unwrap()).collect();
         assert_eq!(places, [100, 112, 124, 136, 148]);
         assert_eq!(view.span(4, 8).unwrap(), (112, 128));
+        let column = Datatype::vector(Int, 8, 1, 8, int).unwrap();
+        let columns =
+            self::view(100, int, &Datatype::resized(Int, &column, 0, 4).unwrap()).unwrap();
+        // A part of a column, a whole one, one and the first element of the next, nothing.
+        assert_eq!(columns.span(36, 8).unwrap(), (136, 172));
+        assert_eq!(columns.span(32, 32).unwrap(), (104, 332));
+        assert_eq!(columns.span(32, 36).unwrap(), (104, 336));
+        assert_eq!(columns.span(32, 0).unwrap(), (104, 104));
+        let back = Datatype::resized(Int, &column, 0, -64).unwrap();
+        assert_eq!(self::view(100, int, &back).unwrap().span(28, 8).unwrap(), (36, 328));
+        assert_eq!(self::view(0, int, &back).unwrap().span(28, 8).unwrap(), (0, 228));
+        let far = Datatype::resized(Int, &column, 0, 4).unwrap();
+        let far = self::view(i64::MAX - 228, int, &far).unwrap();
+        assert_eq!(far.span(32, 4).unwrap(), (i64::MAX - 224, i64::MAX - 220));
+        assert_eq!(far.span(28, 8).unwrap(), (0, i64::MAX));
         let ends: Vec<i64> =
             [0, 100, 101, 104, 112, 113, 124, 140].map(|size| view.end_of(size)).into();
         assert_eq!(ends, [0, 0, 1, 1, 1, 2, 2, 4]);

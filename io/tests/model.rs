@@ -667,6 +667,30 @@ fn writes_at_once_of_a_file_that_one_process_opened_lose_no_byte() {
     assert_eq!(lost, 0, "bytes of other columns");
 }
 
+/// Rank 0 writes a column of a matrix and the first byte of the next one in atomic mode, rank 1 the
+/// third: no byte of the other is lost, though the ranges between their first and last bytes in the
+/// order of the view do not overlap.
+#[test]
+fn atomic_accesses_of_several_tiles_lose_no_byte() {
+    const SIDE: usize = 1024;
+    let (path, hub) = (scratch("tiles"), Hub::new(2, 2));
+    let (amode, info) = (amode::CREATE | amode::RDWR, Info::new());
+    on_each(&hub, 0, &OpenArgs { path: path.clone(), amode, info }, |rank, file| {
+        show(file, 2 * rank as i64, column(SIDE as i64));
+        file.set_atomicity(true).unwrap();
+        let len = if rank == 0 { SIDE + 1 } else { SIDE };
+        for round in 1..200 {
+            let mut memory = vec![round; len];
+            for direction in [Direction::Write, Direction::Read] {
+                hub.barrier.wait();
+                access(file, direction, &mut memory, Coordination::Independent);
+            }
+            assert!(memory.iter().all(|byte| *byte == round), "round {round} rank {rank}");
+        }
+    });
+    std::fs::remove_file(&path).unwrap();
+}
+
 /// Returns the first column of a square matrix of bytes; the next tile is the next column.
 fn column(side: i64) -> Datatype {
     let column = Datatype::vector(Int, side, 1, side, Datatype::byte()).unwrap();
