@@ -7,6 +7,7 @@
 use std::os::raw::c_int;
 
 use crate::generated::c;
+use crate::grequest;
 use crate::integers::{DYNAMIC, Integers, is_predefined};
 
 /// A class of handles.
@@ -20,7 +21,10 @@ pub(crate) trait Handle: Copy {
 }
 
 macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident, $null:literal, $from:ident, $to:ident;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $null:literal, $from:ident, $to:ident $(, $probe:path)?;
+    )*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +57,13 @@ macro_rules! handles {
             impl $name {
                 #[inline]
                 fn integers() -> &'static Integers {
-                    static INTEGERS: Integers = Integers::new();
+                    static INTEGERS: Integers = Integers::new()$(.with_probe($probe))?;
                     &INTEGERS
                 }
 
+                /// Converts by the MPI alone.
                 #[inline]
-                fn from_mpi(integer: c_int) -> usize {
+                pub(crate) fn from_mpi(integer: c_int) -> usize {
                     // SAFETY: takes any number.
                     unsafe { c::$from(integer) }.0
                 }
@@ -77,7 +82,7 @@ handles! {
     /// A reduction operation.
     MPI_Op, 0x20, PMPI_Op_fromint, PMPI_Op_toint;
     /// A request.
-    MPI_Request, 0x180, PMPI_Request_fromint, PMPI_Request_toint;
+    MPI_Request, 0x180, PMPI_Request_fromint, PMPI_Request_toint, grequest::is_returned;
     /// A message taken by a matched probe.
     MPI_Message, 0x128, PMPI_Message_fromint, PMPI_Message_toint;
     /// A window.

@@ -5,6 +5,11 @@
 //! integers can be used is decided at the first conversion of a class. If not, each handle gets the
 //! next number from 0x1000 on. MPI gives the handle of a freed object to a new one; it keeps its
 //! integer then, so nothing is ever removed, and there are no more entries than different handles.
+//!
+//! Verbena has one integer for all sends that were complete when they were made. If such a send is
+//! the first request, another handle comes back, which completes in the same way. A probe then
+//! decides: a request that is active, and is made for that. Later requests of Verbena have handles
+//! that differ from all earlier ones, so that its entries would only grow.
 
 use std::collections::BTreeMap;
 use std::os::raw::c_int;
@@ -17,6 +22,8 @@ pub(crate) const DYNAMIC: usize = 0x1000;
 pub(crate) struct Integers {
     /// Whether the MPI's conversions return its handles; set by the first handle.
     are_returned: OnceLock<bool>,
+    /// Decides where the first handle's integer gives another handle; without it, the first does.
+    probe: Option<fn() -> bool>,
     own: RwLock<Own>,
 }
 
@@ -29,7 +36,13 @@ struct Own {
 impl Integers {
     pub(crate) const fn new() -> Integers {
         let own = Own { handles: Vec::new(), integers: BTreeMap::new() };
-        Integers { are_returned: OnceLock::new(), own: RwLock::new(own) }
+        Integers { are_returned: OnceLock::new(), probe: None, own: RwLock::new(own) }
+    }
+
+    /// Adds a function that makes a handle and returns whether its integer gives it back.
+    pub(crate) const fn with_probe(mut self, probe: fn() -> bool) -> Integers {
+        self.probe = Some(probe);
+        self
     }
 
     /// The integer of a handle that is not predefined. `to` and `from` are the MPI's conversions.
@@ -65,7 +78,16 @@ impl Integers {
         from: impl Fn(c_int) -> usize,
     ) -> c_int {
         let integer = to(handle);
-        let decide = || !is_predefined(integer) && from(integer) == handle;
+        let decide = || {
+            if is_predefined(integer) {
+                return false;
+            }
+            match from(integer) {
+                returned if returned == handle => true,
+                returned if returned < DYNAMIC => false,
+                _ => self.probe.is_some_and(|probe| probe()),
+            }
+        };
         if *self.are_returned.get_or_init(decide) { integer } else { self.own_of(handle) }
     }
 
@@ -136,6 +158,35 @@ mod tests {
         let integer = integers.of(HANDLE, |_| 1, |_| HANDLE);
         assert!(!is_predefined(integer));
         assert_eq!(integers.handle(integer, |_| 0), Some(HANDLE));
+    }
+
+    /// Verbena's sends that were complete when they were made have one integer.
+    #[test]
+    fn the_probe_decides_where_the_first_integer_gives_another_handle() {
+        const SHARED: c_int = 1 << 29;
+        let from = |integer| if integer == SHARED { HANDLE } else { integer as usize };
+        let first_and_next = |integers: &Integers| {
+            let first = integers.of(HANDLE + 8, |_| SHARED, from);
+            (first, integers.of(0x9000, |handle| handle as c_int, from))
+        };
+        let returned = Integers::new().with_probe(|| true);
+        assert_eq!(first_and_next(&returned), (SHARED, 0x9000));
+        assert_eq!(returned.handle(SHARED, from), Some(HANDLE), "as complete as the first");
+        assert_eq!(returned.handle(0x9000, from), Some(0x9000));
+        for not_returned in [Integers::new().with_probe(|| false), Integers::new()] {
+            let (first, next) = first_and_next(&not_returned);
+            assert_eq!(not_returned.handle(first, from), Some(HANDLE + 8));
+            assert_eq!(not_returned.handle(next, from), Some(0x9000));
+        }
+    }
+
+    #[test]
+    fn the_probe_is_not_asked_about_a_predefined_handle() {
+        for (integer, returned) in [(5, HANDLE + 8), (1 << 29, 0x180)] {
+            let integers = Integers::new().with_probe(|| panic!("it was asked"));
+            let own = integers.of(HANDLE, |_| integer, |_| returned);
+            assert_eq!(integers.handle(own, |_| 0), Some(HANDLE));
+        }
     }
 
     #[test]
