@@ -1,5 +1,5 @@
 //! Start and completion of requests. Indices count from 1 in Fortran; copies of sections are
-//! loaded at a start and stored at a completion (`pending`).
+//! loaded at a start and stored when a completion is first reported (`pending`).
 
 use crate::pending;
 use crate::prelude::*;
@@ -250,6 +250,49 @@ pub(crate) unsafe fn testsome<const P: bool>(
     unsafe { some(call, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
 }
 
+pub(crate) unsafe fn request_get_status<const P: bool>(
+    request: *mut c_int,
+    flag: *mut c_int,
+    out: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let mut done = 0;
+        let handle = MPI_Request::from_fortran(*request);
+        let call = pick!(P, MPI_Request_get_status, PMPI_Request_get_status);
+        let code = call(handle, &raw mut done, c_status(out));
+        *flag = to_logical(done);
+        if done != 0 {
+            pending::reported(*request);
+        }
+        code
+    }
+}
+
+pub(crate) unsafe fn request_get_status_all<const P: bool>(
+    count: *mut c_int,
+    array_of_requests: *mut c_int,
+    flag: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: MPI asks the caller for valid arguments.
+    unsafe {
+        let mut requests = Handles::<MPI_Request>::new(array_of_requests, i64::from(*count));
+        let mut done = 0;
+        let code = pick!(P, MPI_Request_get_status_all, PMPI_Request_get_status_all)(
+            *count,
+            requests.as_mut_ptr(),
+            &raw mut done,
+            c_statuses(array_of_statuses),
+        );
+        *flag = to_logical(done);
+        if done != 0 && pending::any() {
+            requests.integers().iter().for_each(|&request| pending::reported(request));
+        }
+        code
+    }
+}
+
 pub(crate) unsafe fn request_get_status_any<const P: bool>(
     count: *mut c_int,
     array_of_requests: *mut c_int,
@@ -268,6 +311,9 @@ pub(crate) unsafe fn request_get_status_any<const P: bool>(
             &raw mut done,
             c_status(out),
         );
+        if let Ok(at) = usize::try_from(at) {
+            pending::reported(*array_of_requests.add(at));
+        }
         *index = from_one(at);
         *flag = to_logical(done);
         code
@@ -294,6 +340,9 @@ pub(crate) unsafe fn request_get_status_some<const P: bool>(
         );
         for nth in 0..usize::try_from(*outcount).unwrap_or(0) {
             let index = array_of_indices.add(nth);
+            if let Ok(at) = usize::try_from(*index) {
+                pending::reported(*array_of_requests.add(at));
+            }
             *index = from_one(*index);
         }
         code

@@ -5,6 +5,9 @@
 //! of a partitioned call is loaded by partitions as they become ready, and each partition is stored
 //! once, when it is found to have arrived or at the completion. Programs without such calls pay one
 //! load of a counter for each completion.
+//!
+//! A copy is stored when a call first reports the completion, which may be MPI_Request_get_status.
+//! The request remains then, but the program may write the section, and no later call stores it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,6 +24,8 @@ struct Entry {
     /// Sections whose types are freed with the entry.
     types: Vec<Section>,
     kind: Kind,
+    /// MPI uses the copies: from the start until a call reports the completion.
+    is_active: bool,
 }
 
 /// How often a request uses its copies.
@@ -92,15 +97,19 @@ fn insert(request: c_int, copies: Vec<Copy>, types: Vec<Section>, kind: Kind) {
         return;
     }
     let mut entries = entries();
-    entries.insert(request, Entry { copies, types, kind });
+    let is_active = matches!(kind, Kind::Once);
+    entries.insert(request, Entry { copies, types, kind, is_active });
     COUNT.store(entries.len(), Ordering::Relaxed);
 }
 
 /// Before a persistent call starts.
 pub(crate) fn starts(request: c_int) {
-    with_entry(request, |entry| match &mut entry.kind {
-        Kind::Partitioned { stored, .. } => stored.fill(false),
-        _ => entry.copies.iter_mut().for_each(Copy::load),
+    with_entry(request, |entry| {
+        entry.is_active = true;
+        match &mut entry.kind {
+            Kind::Partitioned { stored, .. } => stored.fill(false),
+            _ => entry.copies.iter_mut().for_each(Copy::load),
+        }
     });
 }
 
@@ -118,25 +127,22 @@ pub(crate) fn arrived(request: c_int, partition: c_int) {
     with_entry(request, |entry| entry.store_partition(partition));
 }
 
-/// After a request has completed.
+/// After a call has reported that a request is complete, and has left it as it is.
+pub(crate) fn reported(request: c_int) {
+    with_entry(request, Entry::store);
+}
+
+/// After a call has completed a request.
 pub(crate) fn completed(request: c_int) {
     if !any() {
         return;
     }
     let mut entries = entries();
     let Some(entry) = entries.get_mut(&request) else { return };
-    match &entry.kind {
-        Kind::Partitioned { stored, .. } => {
-            let partitions = stored.len() as c_int;
-            (0..partitions).for_each(|partition| entry.store_partition(partition));
-        }
-        Kind::Persistent => entry.copies.iter_mut().for_each(Copy::store),
-        Kind::Once => {
-            entry.copies.iter_mut().for_each(Copy::store);
-            entry.types.clear();
-            entries.remove(&request);
-            COUNT.store(entries.len(), Ordering::Relaxed);
-        }
+    entry.store();
+    if matches!(entry.kind, Kind::Once) {
+        entries.remove(&request);
+        COUNT.store(entries.len(), Ordering::Relaxed);
     }
 }
 
@@ -148,6 +154,7 @@ pub(crate) fn freed(request: c_int) {
     let mut entries = entries();
     if let Some(entry) = entries.remove(&request)
         && matches!(entry.kind, Kind::Once)
+        && entry.is_active
     {
         std::mem::forget(entry);
     }
@@ -162,8 +169,25 @@ impl Entry {
         Some(at * bytes..(at + 1) * bytes)
     }
 
-    /// Stores a partition, once: the program may write it afterwards.
+    /// Stores the copies of a completed operation, once: the program may write the sections
+    /// afterwards. A persistent request that was not started has nothing to store.
+    fn store(&mut self) {
+        match &self.kind {
+            _ if !self.is_active => return,
+            Kind::Partitioned { stored, .. } => {
+                let partitions = stored.len() as c_int;
+                (0..partitions).for_each(|partition| self.store_partition(partition));
+            }
+            _ => self.copies.iter_mut().for_each(Copy::store),
+        }
+        self.is_active = false;
+    }
+
+    /// Stores a partition of an active request, once: the program may write it afterwards.
     fn store_partition(&mut self, partition: c_int) {
+        if !self.is_active {
+            return;
+        }
         let Some(range) = self.range(partition) else { return };
         let Kind::Partitioned { stored, .. } = &mut self.kind else { return };
         if !std::mem::replace(&mut stored[partition as usize], true) {

@@ -1197,13 +1197,9 @@ names!(pmpi_request_free_: pmpi_request_free pmpi_request_free__ PMPI_REQUEST_FR
 
 #[inline]
 unsafe fn request_get_status<const P: bool>(request: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
-    // SAFETY: MPI asks the caller for valid arguments.
+    // SAFETY: what the body asks for is what MPI asks of the caller.
     unsafe {
-        let mut flag_: c_int = 0;
-        let code = pick!(P, MPI_Request_get_status, PMPI_Request_get_status)(MPI_Request::from_fortran(*request), &raw mut flag_, c_status(status));
-        if code == SUCCESS {
-            *flag = to_logical(flag_);
-        }
+        let code = crate::completion::request_get_status::<P>(request, flag, status);
         finish(ierror, code);
     }
 }
@@ -1224,14 +1220,9 @@ names!(pmpi_request_get_status_: pmpi_request_get_status pmpi_request_get_status
 
 #[inline]
 unsafe fn request_get_status_all<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
-    // SAFETY: MPI asks the caller for valid arguments.
+    // SAFETY: what the body asks for is what MPI asks of the caller.
     unsafe {
-        let mut array_of_requests_ = Handles::<MPI_Request>::new(array_of_requests, i64::from(*count));
-        let mut flag_: c_int = 0;
-        let code = pick!(P, MPI_Request_get_status_all, PMPI_Request_get_status_all)(*count, array_of_requests_.as_mut_ptr(), &raw mut flag_, c_statuses(array_of_statuses));
-        if code == SUCCESS {
-            *flag = to_logical(flag_);
-        }
+        let code = crate::completion::request_get_status_all::<P>(count, array_of_requests, flag, array_of_statuses);
         finish(ierror, code);
     }
 }
