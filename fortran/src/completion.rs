@@ -1,7 +1,7 @@
 //! Start and completion of requests. Indices count from 1 in Fortran; copies of sections are
 //! loaded at a start and stored when a completion is first reported (`pending`).
 
-use crate::pending;
+use crate::pending::{self, Kept};
 use crate::prelude::*;
 
 /// MPI_ERR_IN_STATUS.
@@ -10,11 +10,11 @@ const IN_STATUS: c_int = 18;
 pub(crate) unsafe fn wait<const P: bool>(request: *mut c_int, out: *mut MPI_Status) -> c_int {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        let before = *request;
-        let mut handle = MPI_Request::from_fortran(before);
+        let kept = pending::kept(*request);
+        let mut handle = MPI_Request::from_fortran(*request);
         let code = pick!(P, MPI_Wait, PMPI_Wait)(&raw mut handle, c_status(out));
         *request = handle.to_fortran();
-        pending::completed(before);
+        kept.completed();
         code
     }
 }
@@ -26,29 +26,37 @@ pub(crate) unsafe fn test<const P: bool>(
 ) -> c_int {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        let (before, mut done) = (*request, 0);
-        let mut handle = MPI_Request::from_fortran(before);
+        let (kept, mut done) = (pending::kept(*request), 0);
+        let mut handle = MPI_Request::from_fortran(*request);
         let code = pick!(P, MPI_Test, PMPI_Test)(&raw mut handle, &raw mut done, c_status(out));
         *request = handle.to_fortran();
         *flag = to_logical(done);
         if done != 0 {
-            pending::completed(before);
+            kept.completed();
         }
         code
     }
 }
 
 /// Stores the handles after a call that completes all of them, or with an error some.
-unsafe fn store_all(requests: &mut Handles<MPI_Request>, integers: *mut c_int, code: c_int) {
+unsafe fn store_all(requests: &mut Handles<MPI_Request>, kept: &[Kept], code: c_int) {
     // SAFETY: by the contract of the callers.
     unsafe {
-        let before = pending::any().then(|| requests.integers().to_vec());
         requests.store();
-        for (at, request) in before.into_iter().flatten().enumerate() {
-            if code == SUCCESS || (code == IN_STATUS && *integers.add(at) != request) {
-                pending::completed(request);
+        for (kept, &request) in kept.iter().zip(requests.integers()) {
+            if code == SUCCESS || (code == IN_STATUS && request != kept.request()) {
+                kept.completed();
             }
         }
+    }
+}
+
+/// Stores the handle of a request that a call has completed.
+unsafe fn store_one(requests: &mut Handles<MPI_Request>, kept: &[Kept], at: usize) {
+    // SAFETY: by the contract of the callers.
+    unsafe { requests.store_one(at) };
+    if let Some(kept) = kept.get(at) {
+        kept.completed();
     }
 }
 
@@ -60,9 +68,10 @@ pub(crate) unsafe fn waitall<const P: bool>(
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut requests = Handles::<MPI_Request>::new(array_of_requests, i64::from(*count));
+        let kept = pending::all_kept(requests.integers());
         let statuses = c_statuses(array_of_statuses);
         let code = pick!(P, MPI_Waitall, PMPI_Waitall)(*count, requests.as_mut_ptr(), statuses);
-        store_all(&mut requests, array_of_requests, code);
+        store_all(&mut requests, &kept, code);
         code
     }
 }
@@ -76,6 +85,7 @@ pub(crate) unsafe fn testall<const P: bool>(
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut requests = Handles::<MPI_Request>::new(array_of_requests, i64::from(*count));
+        let kept = pending::all_kept(requests.integers());
         let (statuses, mut done) = (c_statuses(array_of_statuses), 0);
         let code = pick!(P, MPI_Testall, PMPI_Testall)(
             *count,
@@ -85,7 +95,7 @@ pub(crate) unsafe fn testall<const P: bool>(
         );
         *flag = to_logical(done);
         if done != 0 || code != SUCCESS {
-            store_all(&mut requests, array_of_requests, code);
+            store_all(&mut requests, &kept, code);
         }
         code
     }
@@ -121,12 +131,14 @@ pub(crate) unsafe fn startall<const P: bool>(
 pub(crate) unsafe fn request_free<const P: bool>(request: *mut c_int) -> c_int {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        let before = *request;
-        let mut handle = MPI_Request::from_fortran(before);
+        let taken = pending::taken(*request);
+        let mut handle = MPI_Request::from_fortran(*request);
         let code = pick!(P, MPI_Request_free, PMPI_Request_free)(&raw mut handle);
         *request = handle.to_fortran();
         if code == SUCCESS {
-            pending::freed(before);
+            taken.freed();
+        } else {
+            taken.put_back();
         }
         code
     }
@@ -149,6 +161,7 @@ pub(crate) unsafe fn waitany<const P: bool>(
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut requests = Handles::<MPI_Request>::new(array_of_requests, i64::from(*count));
+        let kept = pending::all_kept(requests.integers());
         let mut at = UNDEFINED;
         let code = pick!(P, MPI_Waitany, PMPI_Waitany)(
             *count,
@@ -157,9 +170,7 @@ pub(crate) unsafe fn waitany<const P: bool>(
             c_status(out),
         );
         if let Ok(at) = usize::try_from(at) {
-            let before = *array_of_requests.add(at);
-            requests.store_one(at);
-            pending::completed(before);
+            store_one(&mut requests, &kept, at);
         }
         *index = from_one(at);
         code
@@ -176,6 +187,7 @@ pub(crate) unsafe fn testany<const P: bool>(
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut requests = Handles::<MPI_Request>::new(array_of_requests, i64::from(*count));
+        let kept = pending::all_kept(requests.integers());
         let (mut at, mut done) = (UNDEFINED, 0);
         let code = pick!(P, MPI_Testany, PMPI_Testany)(
             *count,
@@ -185,9 +197,7 @@ pub(crate) unsafe fn testany<const P: bool>(
             c_status(out),
         );
         if let Ok(at) = usize::try_from(at) {
-            let before = *array_of_requests.add(at);
-            requests.store_one(at);
-            pending::completed(before);
+            store_one(&mut requests, &kept, at);
         }
         *index = from_one(at);
         *flag = to_logical(done);
@@ -210,15 +220,14 @@ unsafe fn some(
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let mut requests = Handles::<MPI_Request>::new(array_of_requests, i64::from(*incount));
+        let kept = pending::all_kept(requests.integers());
         *outcount = UNDEFINED;
         let statuses = c_statuses(array_of_statuses);
         let code = call(*incount, requests.as_mut_ptr(), outcount, array_of_indices, statuses);
         for nth in 0..usize::try_from(*outcount).unwrap_or(0) {
             let index = array_of_indices.add(nth);
             if let Ok(at) = usize::try_from(*index) {
-                let before = *array_of_requests.add(at);
-                requests.store_one(at);
-                pending::completed(before);
+                store_one(&mut requests, &kept, at);
             }
             *index = from_one(*index);
         }

@@ -8,12 +8,18 @@
 //!
 //! A copy is stored when a call first reports the completion, which may be MPI_Request_get_status.
 //! The request remains then, but the program may write the section, and no later call stores it.
+//!
+//! MPI may give the integer of a completed request to another thread's before the completing call
+//! returns. Calls that may free a request therefore find its entry first (`Kept`), and remove that
+//! entry alone. MPICH has one handle for all operations that are complete when they start. An entry
+//! that another one replaces therefore belongs to a completed operation, and is stored then. The
+//! map is locked before an entry, never after it, and neither during a call.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::copy::Copy;
 use crate::section::Section;
@@ -22,6 +28,7 @@ use crate::section::Section;
 struct Entry {
     copies: Vec<Copy>,
     /// Sections whose types are freed with the entry.
+    #[expect(dead_code, reason = "kept to be dropped")]
     types: Vec<Section>,
     kind: Kind,
     /// MPI uses the copies: from the start until a call reports the completion.
@@ -43,20 +50,53 @@ enum Kind {
     },
 }
 
-static ENTRIES: LazyLock<Mutex<HashMap<c_int, Entry>>> = LazyLock::new(Mutex::default);
+/// An entry, which lives until the map and all calls that found it have dropped it.
+type Shared = Arc<Mutex<Entry>>;
+
+static ENTRIES: LazyLock<Mutex<HashMap<c_int, Shared>>> = LazyLock::new(Mutex::default);
 /// The number of entries, to look at without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn entries() -> MutexGuard<'static, HashMap<c_int, Entry>> {
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `with` with the entry of a request, if it has one.
+/// The entry of a request before a call that may free it.
+pub(crate) struct Kept {
+    request: c_int,
+    entry: Option<Shared>,
+}
+
+/// Finds the entry of a request.
+#[inline]
+pub(crate) fn kept(request: c_int) -> Kept {
+    let entry = if any() { lock(&ENTRIES).get(&request).cloned() } else { None };
+    Kept { request, entry }
+}
+
+/// Finds and removes the entry of a request before MPI_Request_free. MPI may give the integer to a
+/// new request while the operation still uses the copy.
+pub(crate) fn taken(request: c_int) -> Kept {
+    let kept = kept(request);
+    kept.remove();
+    kept
+}
+
+/// Finds the entries of some requests; returns nothing if no request has one.
+#[inline]
+pub(crate) fn all_kept(requests: &[c_int]) -> Vec<Kept> {
+    if !any() {
+        return Vec::new();
+    }
+    let entries = lock(&ENTRIES);
+    let kept = |&request| Kept { request, entry: entries.get(&request).cloned() };
+    requests.iter().map(kept).collect()
+}
+
+/// Calls `with` with the entry of a request that is not freed meanwhile, if it has one.
 fn with_entry(request: c_int, with: impl FnOnce(&mut Entry)) {
-    if any()
-        && let Some(entry) = entries().get_mut(&request)
-    {
-        with(entry);
+    if let Some(entry) = kept(request).entry {
+        with(&mut lock(&entry));
     }
 }
 
@@ -96,10 +136,18 @@ fn insert(request: c_int, copies: Vec<Copy>, types: Vec<Section>, kind: Kind) {
     if copies.is_empty() && types.is_empty() {
         return;
     }
-    let mut entries = entries();
     let is_active = matches!(kind, Kind::Once);
-    entries.insert(request, Entry { copies, types, kind, is_active });
+    let entry = Arc::new(Mutex::new(Entry { copies, types, kind, is_active }));
+    let mut entries = lock(&ENTRIES);
+    let replaced = entries.insert(request, entry);
     COUNT.store(entries.len(), Ordering::Relaxed);
+    if let Some(replaced) = &replaced {
+        // Under the map's lock: the call that waits for it finds the new entry, and may return.
+        lock(replaced).store();
+    }
+    drop(entries);
+    // Not under the lock: its types are freed.
+    drop(replaced);
 }
 
 /// Before a persistent call starts.
@@ -132,33 +180,54 @@ pub(crate) fn reported(request: c_int) {
     with_entry(request, Entry::store);
 }
 
-/// After a call has completed a request.
-pub(crate) fn completed(request: c_int) {
-    if !any() {
-        return;
+impl Kept {
+    /// The request, as it was before the call.
+    pub(crate) fn request(&self) -> c_int {
+        self.request
     }
-    let mut entries = entries();
-    let Some(entry) = entries.get_mut(&request) else { return };
-    entry.store();
-    if matches!(entry.kind, Kind::Once) {
-        entries.remove(&request);
-        COUNT.store(entries.len(), Ordering::Relaxed);
-    }
-}
 
-/// After a request was freed. A nonblocking call may still use its copy, which stays for good.
-pub(crate) fn freed(request: c_int) {
-    if !any() {
-        return;
+    /// After the call has completed the request.
+    pub(crate) fn completed(&self) {
+        let Some(shared) = &self.entry else { return };
+        let mut entry = lock(shared);
+        entry.store();
+        let is_once = matches!(entry.kind, Kind::Once);
+        drop(entry);
+        if is_once {
+            self.remove();
+        }
     }
-    let mut entries = entries();
-    if let Some(entry) = entries.remove(&request)
-        && matches!(entry.kind, Kind::Once)
-        && entry.is_active
-    {
-        std::mem::forget(entry);
+
+    /// After the call has freed the request. A nonblocking call may still use its copy, which stays
+    /// for good.
+    pub(crate) fn freed(self) {
+        let Some(shared) = self.entry else { return };
+        let entry = lock(&shared);
+        let is_used = matches!(entry.kind, Kind::Once) && entry.is_active;
+        drop(entry);
+        if is_used {
+            std::mem::forget(shared);
+        }
     }
-    COUNT.store(entries.len(), Ordering::Relaxed);
+
+    /// After a call that has not freed the request: makes the entry that of the request again.
+    pub(crate) fn put_back(self) {
+        if let Some(shared) = self.entry {
+            let mut entries = lock(&ENTRIES);
+            entries.insert(self.request, shared);
+            COUNT.store(entries.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Removes the entry, unless that of a new request with the same integer has replaced it.
+    fn remove(&self) {
+        let Some(shared) = &self.entry else { return };
+        let mut entries = lock(&ENTRIES);
+        if entries.get(&self.request).is_some_and(|present| Arc::ptr_eq(present, shared)) {
+            entries.remove(&self.request);
+            COUNT.store(entries.len(), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Entry {
@@ -193,5 +262,111 @@ impl Entry {
         if !std::mem::replace(&mut stored[partition as usize], true) {
             self.copies.iter_mut().for_each(|copy| copy.store_bytes(range.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::raw::c_void;
+
+    use super::*;
+    use crate::descriptor::Descriptor;
+
+    /// A descriptor of every second number of an array, as a compiler passes it.
+    #[repr(C)]
+    struct EverySecond {
+        base: *mut c_void,
+        elem_len: usize,
+        version: i32,
+        rank: u8,
+        rest: [u8; 3],
+        dimension: [isize; 3],
+    }
+
+    /// A copy of the numbers 0 and 2, which the call has made `results`.
+    fn copy_of(array: &mut [i32; 4], results: [i32; 2]) -> Copy {
+        let described = EverySecond {
+            base: array.as_mut_ptr().cast(),
+            elem_len: 4,
+            version: 0,
+            rank: 1,
+            rest: [0; 3],
+            dimension: [0, 2, 8],
+        };
+        // SAFETY: laid out as the compiler's descriptor of one dimension.
+        let descriptor = unsafe { &*(&raw const described).cast::<Descriptor>() };
+        let mut copy = Copy::of(descriptor, true);
+        // SAFETY: the copy has eight bytes, aligned for any number.
+        unsafe { copy.address().cast::<[i32; 2]>().write(results) };
+        copy
+    }
+
+    fn starts_once(request: c_int, array: &mut [i32; 4], results: [i32; 2]) {
+        insert(request, vec![copy_of(array, results)], Vec::new(), Kind::Once);
+    }
+
+    /// Another thread's request gets the integer before the call that completed the first returns.
+    #[test]
+    fn a_completion_leaves_a_new_request_with_the_same_integer_alone() {
+        const REQUEST: c_int = 0x1001;
+        let (mut first, mut second) = ([0; 4], [0; 4]);
+        starts_once(REQUEST, &mut first, [1, 2]);
+        let kept = kept(REQUEST);
+        starts_once(REQUEST, &mut second, [3, 4]);
+        kept.completed();
+        assert_eq!((first, second), ([1, 0, 2, 0], [0; 4]));
+        super::kept(REQUEST).completed();
+        assert_eq!(second, [3, 0, 4, 0]);
+        assert!(super::kept(REQUEST).entry.is_none());
+    }
+
+    #[test]
+    fn a_freed_request_leaves_a_new_one_with_the_same_integer_alone() {
+        const REQUEST: c_int = 0x1002;
+        let (mut first, mut second) = ([0; 4], [0; 4]);
+        starts_once(REQUEST, &mut first, [1, 2]);
+        let taken = taken(REQUEST);
+        starts_once(REQUEST, &mut second, [3, 4]);
+        taken.freed();
+        kept(REQUEST).completed();
+        assert_eq!((first, second), ([0; 4], [3, 0, 4, 0]));
+    }
+
+    #[test]
+    fn a_request_that_was_not_freed_keeps_its_entry() {
+        const REQUEST: c_int = 0x1003;
+        let mut array = [0; 4];
+        starts_once(REQUEST, &mut array, [1, 2]);
+        taken(REQUEST).put_back();
+        kept(REQUEST).completed();
+        assert_eq!(array, [1, 0, 2, 0]);
+    }
+
+    /// MPICH's operations that are complete when they start have one handle.
+    #[test]
+    fn operations_of_one_handle_are_all_stored() {
+        const REQUEST: c_int = 0x1004;
+        let (mut first, mut second) = ([0; 4], [0; 4]);
+        starts_once(REQUEST, &mut first, [1, 2]);
+        starts_once(REQUEST, &mut second, [3, 4]);
+        assert_eq!(first, [1, 0, 2, 0]);
+        first[0] = 9;
+        kept(REQUEST).completed();
+        kept(REQUEST).completed();
+        assert_eq!((first, second), ([9, 0, 2, 0], [3, 0, 4, 0]));
+    }
+
+    #[test]
+    fn requests_of_an_array_have_entries_of_their_own() {
+        const REQUESTS: [c_int; 3] = [0x1005, 0x1006, 0x1007];
+        let (mut first, mut last) = ([0; 4], [0; 4]);
+        starts_once(REQUESTS[0], &mut first, [1, 2]);
+        starts_once(REQUESTS[2], &mut last, [3, 4]);
+        let kept = all_kept(&REQUESTS);
+        kept[1].completed();
+        kept[2].completed();
+        assert_eq!((first, last), ([0; 4], [3, 0, 4, 0]));
+        super::kept(REQUESTS[0]).completed();
+        assert_eq!(first, [1, 0, 2, 0]);
     }
 }
