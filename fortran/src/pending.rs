@@ -3,8 +3,9 @@
 //! A nonblocking call's copy is stored back and freed when the request completes. A persistent
 //! call's copy is loaded at each start, stored at each completion, and freed with the request. That
 //! of a partitioned call is loaded by partitions as they become ready, and each partition is stored
-//! once, when it is found to have arrived or at the completion. Programs without such calls pay one
-//! load of a counter for each completion.
+//! once, when it is found to have arrived or at the completion. If a request is freed while it is
+//! active, MPI still uses the copy, which is never freed. Programs without such calls pay one load
+//! of a counter for each completion.
 //!
 //! A copy is stored when a call first reports the completion, which may be MPI_Request_get_status.
 //! The request remains then, but the program may write the section, and no later call stores it.
@@ -198,14 +199,12 @@ impl Kept {
         }
     }
 
-    /// After the call has freed the request. A nonblocking call may still use its copy, which stays
-    /// for good.
+    /// After the call has freed the request. An active operation may still use its copy, which
+    /// stays for good.
     pub(crate) fn freed(self) {
         let Some(shared) = self.entry else { return };
-        let entry = lock(&shared);
-        let is_used = matches!(entry.kind, Kind::Once) && entry.is_active;
-        drop(entry);
-        if is_used {
+        let is_active = lock(&shared).is_active;
+        if is_active {
             std::mem::forget(shared);
         }
     }
@@ -368,5 +367,26 @@ mod tests {
         assert_eq!((first, last), ([0; 4], [3, 0, 4, 0]));
         super::kept(REQUESTS[0]).completed();
         assert_eq!(first, [1, 0, 2, 0]);
+    }
+
+    #[test]
+    fn a_copy_is_freed_with_its_request_unless_that_is_active() {
+        const REQUEST: c_int = 0x1008;
+        let mut array = [0; 4];
+        let is_alive_after = |before: fn(c_int), array: &mut [i32; 4]| {
+            insert(REQUEST, vec![copy_of(array, [1, 2])], Vec::new(), Kind::Persistent);
+            before(REQUEST);
+            let taken = taken(REQUEST);
+            let entry = taken.entry.as_ref().map(Arc::downgrade).expect("an entry");
+            taken.freed();
+            entry.strong_count() != 0
+        };
+        let completes = |request| {
+            starts(request);
+            kept(request).completed();
+        };
+        assert!(!is_alive_after(|_| (), &mut array), "never started");
+        assert!(!is_alive_after(completes, &mut array), "complete");
+        assert!(is_alive_after(starts, &mut array), "active");
     }
 }

@@ -15,6 +15,7 @@ program requests_f08
     call reported_and_freed(form)
   end do
   call inactive_requests()
+  call active_and_freed()
   if (me == 0) print '(A)', 'ok'
   call MPI_Finalize()
 contains
@@ -147,5 +148,30 @@ contains
       call check('active', all(in(1::2) == n) .and. all(in(2::2) == -round))
     end do
     call MPI_Request_free(request)
+  end subroutine
+  ! A send that is freed while it is active still has its data.
+  subroutine active_and_freed()
+    integer, parameter :: NUMBERS = 300001
+    complex, allocatable, target, asynchronous :: z(:)
+    real, allocatable, asynchronous :: in(:)
+    real, allocatable :: other(:, :)
+    type(MPI_Request) :: requests(2)
+    integer :: k
+    allocate (z(NUMBERS), in(NUMBERS))
+    z = cmplx(me + 1, -me - 1)
+    in = 0
+    ! The count is of parts of elements, which are copied.
+    call MPI_Ssend_init(z(1::2), NUMBERS, MPI_REAL, next, 4, MPI_COMM_WORLD, requests(1))
+    call MPI_Start(requests(1))
+    call MPI_Request_free(requests(1))
+    ! Memory of the same size, which must not be the copy's.
+    allocate (other(NUMBERS + 1, 4), source=-7.)
+    call MPI_Barrier(MPI_COMM_WORLD)
+    call MPI_Irecv(in, NUMBERS, MPI_REAL, prev, 4, MPI_COMM_WORLD, requests(2))
+    call MPI_Wait(requests(2), MPI_STATUS_IGNORE)
+    call check('freed while active', all([(in(k) == merge(1, -1, modulo(k, 2) == 1) * (prev + 1), &
+      k = 1, NUMBERS)]))
+    call MPI_Barrier(MPI_COMM_WORLD)
+    call check('other memory', all(other == -7))
   end subroutine
 end program
