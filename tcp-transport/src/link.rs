@@ -41,9 +41,8 @@ impl TcpTransport {
         self.reports.transfers.extend(delivered.map(|token| (token, Ok(()))));
         self.attention.has_space_again |= state.has_space_again(self.settings.window / 2);
         state.said_bye = false;
-        let used = self.attention.polls;
-        state.link = Some(Link::new(fd, generation, used));
-        state.write(used);
+        state.link = Some(Link::new(fd, generation));
+        state.write(self.attention.polls);
         self.linked.push(at);
         self.mark_readable(at);
         if self.linked.len() > self.limits.max_links {
@@ -151,8 +150,10 @@ impl TcpTransport {
         self.reports.transfers.extend(failed);
     }
 
-    /// Begins to close the least recently used link, so that there are not too many. The peer
-    /// answers with what it has received; then nothing is left that a new link would be needed for.
+    /// Begins to close the least recently used link, so that there are not too many. A link that
+    /// has carried nothing yet is the last to go: it was made for a post that is still to come. The
+    /// peer answers with what it has received; then nothing is left that a new link would be needed
+    /// for.
     pub(crate) fn retire_one(&mut self) {
         let link = |at: usize| self.peers[at].link.as_ref();
         let is_closing = |at: usize| link(at).is_some_and(|it| it.is_closing || it.is_shut);
@@ -163,7 +164,7 @@ impl TcpTransport {
         let used = |at: usize| link(at).map_or(0, |link| link.used);
         let rank = |at: usize| {
             let state = &self.peers[at];
-            (state.is_pending(), state.is_main(), used(at))
+            (used(at) == Link::UNUSED, state.is_pending(), state.is_main(), used(at))
         };
         let Some(at) = open.min_by_key(|&at| rank(at)) else {
             return;
@@ -209,7 +210,7 @@ impl TcpTransport {
             let link = state.link.as_ref();
             let is_closing = link.is_some_and(|link| link.is_closing || link.is_shut);
             let used = link.map_or(0, |link| link.used);
-            (!is_closing, state.is_pending(), state.is_main(), used)
+            (!is_closing, used == Link::UNUSED, state.is_pending(), state.is_main(), used)
         };
         let Some(at) = self.linked.iter().copied().min_by_key(|&at| rank(at)) else { return false };
         self.counts.evicted += 1;

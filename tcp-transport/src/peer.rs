@@ -30,13 +30,16 @@ pub(crate) struct Link {
     pub(crate) is_ending: bool,
     /// Both sides have agreed to close it: it is read to its end, and carries nothing more of ours.
     pub(crate) is_shut: bool,
-    /// The poll in which it last received or sent.
+    /// The poll in which it last received or sent; [`Link::UNUSED`] before.
     pub(crate) used: u64,
 }
 
 impl Link {
+    /// It has carried nothing: a post of one side may wait for it.
+    pub(crate) const UNUSED: u64 = u64::MAX;
+
     /// Returns the link over a proven connection.
-    pub(crate) fn new(fd: Socket, generation: u32, used: u64) -> Link {
+    pub(crate) fn new(fd: Socket, generation: u32) -> Link {
         Link {
             fd,
             generation,
@@ -44,7 +47,7 @@ impl Link {
             is_closing: false,
             is_ending: false,
             is_shut: false,
-            used,
+            used: Link::UNUSED,
         }
     }
 }
@@ -186,6 +189,12 @@ impl PeerState {
         let has_space = self.is_starved && self.tx.owned() <= low_water;
         self.is_starved &= !has_space;
         has_space
+    }
+
+    /// Returns true if there is a link that carries what is appended.
+    #[inline]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| !link.is_shut)
     }
 
     /// Returns true for lane 0.

@@ -1,5 +1,6 @@
 //! Posts frames: header and body are written into the peer's stream, and sent at once if the
-//! connection takes them.
+//! connection takes them. Without a connection there is no space for a frame: the post only starts
+//! a dial, and the caller polls.
 //!
 //! Records that begin a rendezvous (a frame Rts, a get) may be gathered: the transfer needs further
 //! polls anyway. The first one since the last poll is sent at once; those that follow leave with
@@ -26,7 +27,10 @@ impl TcpTransport {
         let at = self.usable(peer)?;
         let state = &mut self.peers[at];
         let total = Record::SIZE + Header::SIZE + len;
-        if state.tx.owned() + total > self.settings.window && state.tx.owned() > 0 {
+        let is_full = state.tx.owned() + total > self.settings.window && state.tx.owned() > 0;
+        // Without a link the frame would wait for polls, and a caller that is told `Sent` need not
+        // poll: it may compute for long.
+        if is_full || !state.is_connected() {
             state.is_starved = true;
             return Ok(Post::NoSpace);
         }
