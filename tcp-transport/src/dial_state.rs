@@ -22,6 +22,9 @@ pub(crate) struct Dial {
     /// Attempts under way.
     pub(crate) open: usize,
     pub(crate) began: Instant,
+    /// When a system last took a connection at one of the addresses, or the dial began. It may be
+    /// that of another host, and does not keep the dial from its timeout.
+    pub(crate) taken_at: Instant,
     /// Since when no attempt was taken by the peer's system.
     unreached_since: Instant,
     rounds: u32,
@@ -41,6 +44,7 @@ impl Dial {
             next_at: now,
             open: 0,
             began: now,
+            taken_at: now,
             unreached_since: now,
             rounds: 0,
             refused_since: None,

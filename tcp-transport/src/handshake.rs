@@ -71,9 +71,10 @@ impl TcpTransport {
             State::Connecting => {
                 handshake.state = State::Challenge;
                 if let Some((peer, ..)) = handshake.dial
-                    && let Some(dial) = &self.peers[peer].dial
+                    && let Some(dial) = &mut self.peers[peer].dial
                 {
                     let now = Instant::now();
+                    dial.taken_at = now;
                     handshake.extend(now, now - dial.began);
                 }
                 let hello = handshake.dial.as_ref().map(|dial| dial.2.encode());

@@ -24,7 +24,7 @@ const IDLE_INTERVAL: u64 = 4;
 const DIAL_INTERVAL: u64 = 64;
 /// Polls between two closings of a connection while there are too many.
 const RETIRE_INTERVAL: u64 = 256;
-/// How long the end of a process waits for peers that do not answer.
+/// How long the end of a process waits for a peer whose system takes no connection.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 impl TcpTransport {
@@ -147,11 +147,12 @@ impl TcpTransport {
         }
     }
 
-    /// Returns true when the systems of all peers have everything; see `Transport::flush`. Peers
-    /// that cannot be reached are waited for [`FLUSH_MAX`].
+    /// Returns true when the systems of all peers have everything; see `Transport::flush`. A peer
+    /// whose system takes no connection is waited for [`FLUSH_MAX`], a peer that computes as long
+    /// as that takes. A link that carries nothing any more breaks by itself (`USER_TIMEOUT_MS`).
     pub(crate) fn flush_all(&mut self) -> bool {
-        let since = *self.writing.flushing_since.get_or_insert_with(Instant::now);
-        let is_late = since.elapsed() >= FLUSH_MAX;
+        let now = Instant::now();
+        let since = *self.writing.flushing_since.get_or_insert(now);
         let polls = self.attention.polls;
         for &at in &self.linked {
             self.peers[at].write(polls);
@@ -165,9 +166,14 @@ impl TcpTransport {
             let has_unsent = state.tx.has_unsent() && (!is_shut || state.is_pending());
             !has_unsent && !waits && left == Some(0)
         };
+        let is_unreachable = |at: usize| {
+            let dial = self.peers[at].dial.as_ref();
+            let is_late = dial.is_some_and(|dial| now - dial.taken_at.max(since) >= FLUSH_MAX);
+            is_late && !self.handshakes.is_connected_to(at)
+        };
         let is_flushed = self.linked.iter().all(|&at| is_sent(at))
-            && self.dialing.iter().all(|&at| !self.peers[at].is_pending());
-        if !(is_flushed || is_late) {
+            && self.dialing.iter().all(|&at| !self.peers[at].is_pending() || is_unreachable(at));
+        if !is_flushed {
             return false;
         }
         self.writing.flushing_since = None;

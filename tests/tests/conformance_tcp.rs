@@ -23,6 +23,8 @@ use tests::idle::readable;
 use faulty::Faulty;
 
 const SECRET: [u8; 32] = [3; 32];
+/// A published address of multicast: nothing takes a connection there, and nothing refuses it.
+const NOWHERE: &[u8] = &[9, 9, 4, 224, 0, 0, 1];
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -610,6 +612,70 @@ fn a_frame_is_sent_over_a_connection_alone() {
         until(&mut all[1..], &mut told[1..], |told| told[0].frames.len() == round);
         all[0].interrupt(Peer(1));
     }
+}
+
+/// Polls ranks for so long.
+fn poll_for(time: Duration, all: &mut [TcpTransport], told: &mut [Told]) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        all.iter_mut().zip(&mut *told).for_each(|(transport, told)| _ = transport.poll(told));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Posts frames to rank 1 until there is no space; returns their number.
+fn fill(transport: &mut TcpTransport) -> usize {
+    let posted = || post(transport, 1, &[5; 30_000]).expect("a peer");
+    std::iter::repeat_with(posted).take_while(|&posted| posted == Post::Sent).count()
+}
+
+/// A process that ends waits for a peer that computes for longer than for one that nothing reaches,
+/// with a connection to it and without.
+#[test]
+fn a_flush_waits_for_a_process_that_computes() {
+    for is_broken in [false, true] {
+        let (mut all, mut told) =
+            (transports(2, &on_loopback()), vec![Told::default(), Told::default()]);
+        send(&mut all, &mut told, (0, 1), b"there");
+        until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+        let count = fill(&mut all[0]);
+        if is_broken {
+            all[0].interrupt(Peer(1));
+        }
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(6) {
+            assert!(!all[0].flush(), "after {:?}; broken: {is_broken}", began.elapsed());
+            poll_for(Duration::from_millis(10), &mut all[..1], &mut told[..1]);
+        }
+        until(&mut all, &mut told, |told| told[1].frames.len() == count + 1);
+        let began = Instant::now();
+        while !all[0].flush() {
+            poll_for(Duration::from_millis(1), &mut all, &mut told);
+            assert!(began.elapsed() < Duration::from_secs(15), "broken: {is_broken}");
+        }
+    }
+}
+
+/// A process that ends waits some seconds for a peer that nothing reaches.
+#[test]
+fn a_flush_does_not_wait_for_a_peer_that_is_not_reached() {
+    let mut store = InProcessStore::default();
+    let open = |rank| {
+        let store = Box::new(store.clone());
+        TcpTransport::open(on_loopback(), Peer(rank), 2, SECRET, store).expect("a transport")
+    };
+    let (mut all, mut told) = (vec![open(0), open(1)], vec![Told::default(), Told::default()]);
+    send(&mut all, &mut told, (0, 1), b"there");
+    until(&mut all, &mut told, |told| told[1].frames.len() == 1);
+    fill(&mut all[0]);
+    store.put("tcp/1", NOWHERE).expect("a store");
+    all[0].interrupt(Peer(1));
+    let began = Instant::now();
+    while !all[0].flush() {
+        poll_for(Duration::from_millis(10), &mut all[..1], &mut told[..1]);
+        assert!(began.elapsed() < Duration::from_secs(15));
+    }
+    assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 /// Strangers connect, send garbage, and stay.
