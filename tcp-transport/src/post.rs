@@ -4,7 +4,8 @@
 //!
 //! Records that begin a rendezvous (a frame Rts, a get) may be gathered: the transfer needs further
 //! polls anyway. The first one since the last poll is sent at once; those that follow leave with
-//! the next poll, in one system call ([`TcpTransport::write_soon`]).
+//! the next poll, in one system call ([`TcpTransport::write_soon`]). While a thread sleeps no poll
+//! is to come, and each leaves at once.
 
 use fabric::{Header, Kind as FrameKind, Peer, PeerFailed, Post, Slot};
 
@@ -66,6 +67,7 @@ impl TcpTransport {
         if self.peers[at].dial.is_none() {
             self.start_dialing(at, "no attempt has ended");
             self.progress_dials();
+            self.wake_sleeper();
         }
         Ok(())
     }
@@ -77,7 +79,9 @@ impl TcpTransport {
         if self.writing.batch == Some(state.peer) {
             return;
         }
-        if state.began_in == polls && state.tx.unsent() < MAX_GATHERED {
+        let is_gathered = state.began_in == polls && state.tx.unsent() < MAX_GATHERED;
+        // A sleeper does not poll.
+        if is_gathered && !self.attention.is_armed {
             if !self.writing.delayed.contains(&at) {
                 self.writing.delayed.push(at);
             }

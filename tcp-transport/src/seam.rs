@@ -14,6 +14,7 @@ impl GiveUp for TcpTransport {
     fn give_up(&mut self, peer: Peer, why: &str) {
         if let Some(at) = self.peer_index(peer) {
             self.fail(at, why.to_owned());
+            self.wake_sleeper();
         }
     }
 }
@@ -45,7 +46,9 @@ impl Transport for TcpTransport {
 
     #[inline]
     fn poll(&mut self, sink: &mut impl Sink) -> bool {
-        self.progress(sink)
+        let moved = self.progress(sink);
+        self.wake_sleeper();
+        moved
     }
 
     fn register(&mut self, peer: Peer, memory: UserBuf, rights: Rights) -> Option<Region> {
@@ -69,6 +72,10 @@ impl Transport for TcpTransport {
 
     fn arm(&mut self) -> Option<WaitOn<'_>> {
         self.prepare_wait()
+    }
+
+    fn disarm(&mut self) {
+        self.attention.is_armed = false;
     }
 
     fn flush(&mut self) -> bool {

@@ -1,7 +1,11 @@
 //! How an idle process sleeps and wakes.
 //!
+//! States: awake; armed, from [`TcpTransport::prepare_wait`] to `disarm`. Other threads may call
+//! the transport while one sleeps.
+//!
 //! Invariant: any event after [`TcpTransport::prepare_wait`] makes its descriptor readable, or was
-//! found by it.
+//! found by it. While armed, a call leaves no work for a poll that the sleeper does not know of: it
+//! writes at once, and sets the timer for the rest ([`TcpTransport::wake_sleeper`]).
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +40,27 @@ impl TcpTransport {
         self.wait_set.set_timer(pause.map(|pause| Instant::now() + pause));
         // The first poll after the sleep looks.
         self.attention.idle = 0;
+        self.attention.is_armed = true;
         Some(WaitOn::Fd(self.wait_set.fd()))
+    }
+
+    /// Makes the descriptor of a sleeper readable: at once if a poll has something to do, and when
+    /// a dial is due.
+    #[inline]
+    pub(crate) fn wake_sleeper(&mut self) {
+        if self.attention.is_armed {
+            self.set_alarm();
+        }
+    }
+
+    #[cold]
+    fn set_alarm(&mut self) {
+        self.watch_hot();
+        if self.must_look() || self.attention.has_space_again {
+            self.wait_set.set_timer(Some(Instant::now()));
+        } else if !self.dialing.is_empty() {
+            self.wait_set.set_timer(Some(Instant::now() + INTERVAL));
+        }
     }
 
     fn must_look(&self) -> bool {

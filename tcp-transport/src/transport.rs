@@ -78,6 +78,8 @@ pub(crate) struct Attention {
     pub(crate) readable: Vec<usize>,
     /// A post that found no space may find some.
     pub(crate) has_space_again: bool,
+    /// A thread sleeps, or is about to: work that is left for a poll must wake it (`sleep`).
+    pub(crate) is_armed: bool,
 }
 
 /// What this process is, and what it has published.
