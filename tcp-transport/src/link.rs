@@ -1,9 +1,10 @@
 //! Links: how a connection that was proven takes over, and what happens when it ends.
 
-use std::os::fd::AsFd as _;
-use std::time::Instant;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use fabric::{Peer, PeerFailed};
+use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::dial_state::Dial;
@@ -16,6 +17,11 @@ use crate::wire::Kind;
 /// Milliseconds without an acknowledgement of sent bytes after which the system gives up a
 /// connection.
 const USER_TIMEOUT_MS: u32 = 30_000;
+/// Silence after which the system probes an idle connection, and time between two probes: firewalls
+/// forget connections that are silent for minutes. Linux ends a connection with this timeout set
+/// when a probe is due, the last one is unanswered and [`USER_TIMEOUT_MS`] are over. So two probes
+/// in a row must be lost.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(5));
 
 impl TcpTransport {
     /// Makes a proven connection the link of a peer, which has received our stream up to
@@ -27,8 +33,7 @@ impl TcpTransport {
         let _ = sockopt::set_tcp_nodelay(&fd, true);
         self.peers[at].is_far = crate::congestion::is_far(fd.as_fd());
         crate::congestion::choose(fd.as_fd(), self.settings.congestion_control.as_deref());
-        let _ = sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT_MS);
-        let _ = sockopt::set_socket_keepalive(&fd, true);
+        let _ = set_timeouts(fd.as_fd());
         if let Err(error) = self.wait_set.change(&fd, Source::Link(at as u32, generation)) {
             return self.break_link(at, &format!("its socket cannot be watched: {error}"));
         }
@@ -248,5 +253,33 @@ impl TcpTransport {
     #[doc(hidden)]
     pub fn interruptions(&self) -> u64 {
         self.counts.interruptions
+    }
+}
+
+/// Has the system end a connection to a host that is gone, also while nothing is sent.
+fn set_timeouts(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    sockopt::set_tcp_user_timeout(fd, USER_TIMEOUT_MS)?;
+    sockopt::set_tcp_keepidle(fd, KEEPALIVE.0)?;
+    sockopt::set_tcp_keepintvl(fd, KEEPALIVE.1)?;
+    sockopt::set_socket_keepalive(fd, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn two_probes_are_sent_before_an_idle_connection_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_timeouts(stream.as_fd()).unwrap();
+        let (idle, interval) =
+            (sockopt::tcp_keepidle(&stream).unwrap(), sockopt::tcp_keepintvl(&stream).unwrap());
+        let limit = Duration::from_millis(sockopt::tcp_user_timeout(&stream).unwrap().into());
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert!(idle + interval < limit, "the second probe is the last: {idle:?}, {interval:?}");
+        assert!(idle + 2 * interval <= limit, "noticed later than a loss of sent bytes: {idle:?}");
     }
 }
