@@ -44,19 +44,22 @@ impl Filter {
         })
     }
 
-    /// Returns the addresses to publish. Without a rule, loopback is used only if there is no
-    /// other.
+    /// Returns the addresses to publish. Loopback needs a rule: other hosts would look for this
+    /// process on their own. Link-local addresses of IPv4 need a rule too, or that there is no
+    /// other address.
     pub(crate) fn choose(&self, all: &[Interface]) -> Vec<IpAddr> {
-        let usable = all.iter().filter(|interface| !is_link_local(interface.address));
+        let usable = all.iter().filter(|interface| !needs_interface(interface.address));
         let mut chosen: Vec<&Interface> = match self.0.is_empty() {
-            true => usable.collect(),
+            true => usable.filter(|interface| !interface.is_loopback).collect(),
             false => usable.filter(|interface| self.allows(interface)).collect(),
         };
-        if self.0.is_empty() && chosen.iter().any(|interface| !interface.is_loopback) {
-            chosen.retain(|interface| !interface.is_loopback);
+        if self.0.is_empty() && chosen.iter().any(|interface| !is_link_local(interface.address)) {
+            chosen.retain(|interface| !is_link_local(interface.address));
         }
-        // Bridges of containers last.
-        chosen.sort_by_key(|interface| is_bridge(&interface.name));
+        // Bridges of containers, and link-local addresses, last.
+        chosen.sort_by_key(|interface| {
+            (is_link_local(interface.address), is_bridge(&interface.name))
+        });
         let mut addresses: Vec<IpAddr> = Vec::new();
         for interface in chosen {
             if !addresses.contains(&interface.address) {
@@ -106,12 +109,14 @@ fn common_bits(one: IpAddr, other: IpAddr) -> Option<u32> {
     }
 }
 
-/// Returns true for addresses that need the name of an interface with them.
+/// Returns true for addresses that need the name of an interface with them: they are not usable.
+fn needs_interface(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+/// Returns true for the addresses that a host gives itself if no other is configured.
 fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
+    matches!(address, IpAddr::V4(address) if address.is_link_local())
 }
 
 fn is_bridge(name: &str) -> bool {
@@ -119,15 +124,16 @@ fn is_bridge(name: &str) -> bool {
 }
 
 /// Sorts a peer's addresses: those in a network of ours first, of these IPv4 (its headers cost
-/// less) and then those that share the most leading bits. An address that is ours too belongs to a
-/// bridge, or to a peer on this host, all of whose addresses are ours.
+/// less) and then those that share the most leading bits. Link-local addresses follow, since all
+/// such networks have the same bits. An address that is ours too belongs to a bridge, or to a peer
+/// on this host, all of whose addresses are ours.
 pub(crate) fn sort(addresses: &mut [SocketAddr], own: &[IpAddr]) {
     addresses.sort_by_key(|address| {
         let ip = address.ip();
         let common = |own: &IpAddr| common_bits(*own, ip).unwrap_or(0);
         let common = own.iter().map(common).max().unwrap_or(0);
         let is_near = common >= if ip.is_ipv4() { 16 } else { 48 };
-        (own.contains(&ip), !is_near, ip.is_ipv6(), std::cmp::Reverse(common))
+        (own.contains(&ip), is_link_local(ip), !is_near, ip.is_ipv6(), std::cmp::Reverse(common))
     });
 }
 
@@ -192,7 +198,8 @@ mod tests {
             interface("ib0", "2001:db8::7"),
         ];
         assert_eq!(chosen("", &all), ["10.1.2.3", "2001:db8::7", "172.17.0.1"]);
-        assert_eq!(chosen("", &all[..1]), ["127.0.0.1"]);
+        assert_eq!(chosen("", &all[..1]), Vec::<String>::new());
+        assert_eq!(chosen("lo", &all[..1]), ["127.0.0.1"]);
         assert_eq!(chosen("ib0, lo", &all), ["127.0.0.1", "2001:db8::7"]);
         assert_eq!(chosen("10.0.0.0/8", &all), ["10.1.2.3"]);
         assert_eq!(chosen("2001:db8::/32", &all), ["2001:db8::7"]);
@@ -200,6 +207,21 @@ mod tests {
         for wrong in ["10.0.0.0/33", "eth0/8", "::/129", "10.0.0.0/"] {
             assert!(Filter::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn link_local_addresses_are_used_if_named_or_alone() {
+        let all = [
+            interface("lo", "127.0.0.1"),
+            interface("eth1", "169.254.7.1"),
+            interface("eth1", "fe80::1"),
+            interface("eth0", "10.1.2.3"),
+        ];
+        assert_eq!(chosen("", &all), ["10.1.2.3"]);
+        assert_eq!(chosen("", &all[..3]), ["169.254.7.1"]);
+        assert_eq!(chosen("eth1", &all), ["169.254.7.1"]);
+        assert_eq!(chosen("eth1, eth0", &all), ["10.1.2.3", "169.254.7.1"]);
+        assert_eq!(chosen("169.254.0.0/16", &all), ["169.254.7.1"]);
     }
 
     #[test]
@@ -213,6 +235,10 @@ mod tests {
         sort(&mut addresses, &own);
         let sorted: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         assert_eq!(sorted, ["10.1.9.9:9", "[2001:db8::1]:9", "172.17.0.1:9"]);
+        let mut addresses: Vec<SocketAddr> =
+            ["169.254.7.2:9", "10.1.9.9:9"].map(|it| it.parse().unwrap()).into();
+        sort(&mut addresses, &["169.254.7.1", "10.2.0.1"].map(|it| it.parse().unwrap()));
+        assert_eq!(addresses[0].to_string(), "10.1.9.9:9");
     }
 
     proptest! {

@@ -43,7 +43,10 @@ pub enum Unavailable {
     #[error("{0}")]
     Setting(String),
     /// No interface is allowed.
-    #[error("no network interface of this host matches tcp.interfaces = {0}: it has {1}")]
+    #[error(
+        "no network interface of this host matches tcp.interfaces = {0}: it has {1} (loopback is \
+         used only if named, as tcp.interfaces = lo, for a job on one machine)"
+    )]
     NoInterface(String, String),
     /// A system call failed.
     #[error("TCP cannot be used: {0}: {1}")]
