@@ -57,7 +57,7 @@ pub(crate) struct Inbound {
     /// How large bodies are copied, once there was one.
     pub tuner: Option<Box<CopyTuner>>,
     /// Announced messages whose time is taken.
-    timings: Vec<Timing>,
+    pub timings: Vec<Timing>,
     /// What has come of announced messages.
     pub large: Large,
     /// The number of the last offer of memory that the peer may write.
@@ -114,11 +114,6 @@ impl Inbound {
             let (begun, before) = (Instant::now(), self.large);
             self.timings.push(Timing { addr, class, copies, begun, before, is_exchange });
         }
-    }
-
-    /// Returns whether the time of an exchange is taken.
-    pub(crate) fn takes_exchange(&self) -> bool {
-        self.timings.iter().any(|timing| timing.is_exchange)
     }
 
     /// Records the time of the message from that address, if it was taken.

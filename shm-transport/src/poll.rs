@@ -141,8 +141,7 @@ impl Inbound {
         sink: &mut impl Sink,
     ) -> Result<bool, PeerFailed> {
         let watermark = self.consumer.watermark_word();
-        let is_exchange = self.takes_exchange();
-        let Inbound { peer, local, pool, consumer, large_posts, .. } = self;
+        let Inbound { peer, local, pool, consumer, large_posts, timings, .. } = self;
         let frame = consumer.frame(commit).map_err(|corrupted| failed(*peer, &corrupted))?;
         if follows_others && !sink.expects(*peer, &frame.header) {
             return Ok(false);
@@ -152,7 +151,7 @@ impl Inbound {
         let mut reading = if descriptor.len < copy_tuner::LEAST_BYTES {
             None
         } else if frame.header.kind == Kind::Data {
-            Some(Reading::begin_part(len, is_exchange))
+            Some(Reading::begin_part(len, timings.iter().any(|timing| timing.is_exchange)))
         } else {
             let written = |base| Watermark::new(watermark, base).written().min(len);
             let posts = (large_posts, bodies.large_posts);
@@ -230,13 +229,13 @@ fn deliver(
         }
     };
     let mut is_cut = false;
-    let ended = bodies.ended.get(local as usize).copied();
     let mut hand_over = |body: &[u8]| match descriptor.base {
         None => sink.frame(peer, &frame.header, body),
         Some(base) => {
             let by_lines = method::copies_by_lines(body.len(), descriptor.tag.is_some());
             let watermark = Watermark::new(watermark, base);
             let waited = reading.as_ref().and_then(|reading| reading.waited);
+            let ended = bodies.ended.get(local as usize).copied();
             let pipelined = PipelinedBody::new(body, watermark, by_lines, waited).until(ended);
             sink.frame(peer, &frame.header, &pipelined);
             if let Some(reading) = reading {
