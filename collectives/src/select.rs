@@ -598,7 +598,7 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
     ]);
     if from > 0 {
         // Each message would be a change of processes.
-        rules.extend([CROWD, 0].into_iter().zip([1, 2]).flat_map(|(ranks, times)| {
+        rules.extend([CROWD, 0].into_iter().zip([1, 4]).flat_map(|(ranks, times)| {
             let block = t.get_min.saturating_mul(times);
             rules_of_gets(block).map(|rule| Rule { ranks, ..rule })
         }));
