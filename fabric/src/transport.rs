@@ -267,6 +267,14 @@ pub struct PeerFailed {
     pub why: String,
 }
 
+impl PeerFailed {
+    /// Returns the failure of a peer whose body was [`Cut`](crate::Cut).
+    #[cold]
+    pub fn cut(peer: Peer) -> PeerFailed {
+        PeerFailed { peer, why: "its process has ended while it wrote a message".into() }
+    }
+}
+
 /// The descriptor or word that an idle process sleeps on; see [`Transport::arm`].
 #[derive(Clone, Copy, Debug)]
 pub enum WaitOn<'a> {

@@ -79,8 +79,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     pub(crate) fn fail_cut(&mut self, id: RequestId, peer: Peer) {
-        let why = "its process has ended while it wrote the message".into();
-        self.requests.fail(id, Fault::PeerFailed(PeerFailed { peer, why }));
+        self.requests.fail(id, Fault::PeerFailed(PeerFailed::cut(peer)));
     }
 
     fn fail_request(&mut self, id: RequestId, lost: &PeerFailed) {

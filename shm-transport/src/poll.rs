@@ -251,22 +251,17 @@ fn deliver(
     };
     let Some(tag) = descriptor.tag else {
         let cost = remote.read(descriptor, &mut hand_over).ok_or_else(|| out_of_bounds(peer))?;
-        return if is_cut { Err(cut(peer)) } else { Ok((descriptor.len, cost)) };
+        return if is_cut { Err(PeerFailed::cut(peer)) } else { Ok((descriptor.len, cost)) };
     };
     let own = bodies.blocks.own_memory();
     let block = RecycledBlock::arrived(tag, descriptor, remote.memory(), own)
         .ok_or_else(|| out_of_bounds(peer))?;
     hand_over(block.body(descriptor.len as usize));
     if is_cut {
-        return Err(cut(peer));
+        return Err(PeerFailed::cut(peer));
     }
     bodies.blocks.adopt(local, block);
     Ok((0, None))
-}
-
-#[cold]
-fn cut(peer: Peer) -> PeerFailed {
-    PeerFailed { peer, why: "its process has ended while it wrote a message".into() }
 }
 
 #[cold]

@@ -72,15 +72,12 @@ struct Pieces<'a> {
     input: Extent,
     output: Extent,
     count: u64,
-    /// See [`distance`].
-    distance: u64,
 }
 
 impl Pieces<'_> {
     fn new(pos: Position<'_>, input: Extent, output: Extent) -> Pieces<'_> {
-        let distance = distance(pos.size);
-        let most = distance / input.shape.size * u64::from(pos.size);
-        Pieces { pos, input, output, count: input.count.div_ceil(most), distance }
+        let most = distance(pos.size) / input.shape.size * u64::from(pos.size);
+        Pieces { pos, input, output, count: input.count.div_ceil(most) }
     }
 
     /// The elements of a rank's part of a piece.
@@ -94,7 +91,7 @@ impl Pieces<'_> {
     fn in_slot(&self, space: Space, index: u64, slot: u32, of: u32) -> Extent {
         let (size, at) = (self.pos.size, (of + self.pos.size - slot - 1) % self.pos.size);
         let start = u64::from(slot) * flags_stride(size) + FLAGS_HEADER + first_part();
-        let disp = (start + u64::from(at) * self.distance) as i64;
+        let disp = (start + u64::from(at) * distance(size)) as i64;
         let part = self.part(index, of);
         Extent { space, disp, count: part.end - part.start, ..self.input }
     }
@@ -117,7 +114,7 @@ impl Pieces<'_> {
         let part = self.part(index, me);
         let each = BLOCK_BYTES / self.input.shape.size;
         // Of the part of a rank, slots hold it the nearer to their start the higher their rank.
-        let distance = (flags_stride(self.pos.size) - self.distance) as i64;
+        let distance = (flags_stride(self.pos.size) - distance(self.pos.size)) as i64;
         let home = if me == last { last - 1 } else { last };
         let mut start = part.start;
         while start < part.end {
