@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Version 1 writes "no limit" as the largest multiple of a page; version 2 writes a word.
+const UNLIMITED: u64 = 1 << 60;
+
 /// The control group of mpiexec, as it was when the job began.
 #[derive(Debug)]
 pub struct MemoryLimit {
@@ -27,13 +30,23 @@ impl MemoryLimit {
         if kills(counts) <= self.kills {
             return None;
         }
-        let bytes = fs::read_to_string(limit).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let limit = bytes.map_or(String::new(), |bytes| format!(" of {} MiB", bytes >> 20));
-        Some(format!(
-            "the kernel killed a process because the memory limit{limit} of this control group is \
-             reached: start fewer ranks, or raise the limit (`--memory` of the container, `--mem` \
-             of the batch system)"
-        ))
+        Some(explain(&fs::read_to_string(limit).unwrap_or_default()))
+    }
+}
+
+/// Returns the sentence for a group whose file of the limit has this content.
+fn explain(limit: &str) -> String {
+    match limit.trim().parse::<u64>() {
+        Ok(bytes) if bytes < UNLIMITED => format!(
+            "the kernel killed a process because the memory limit of {} MiB of this control group \
+             is reached: start fewer ranks, or raise the limit (`--memory` of the container, \
+             `--mem` of the batch system)",
+            bytes >> 20
+        ),
+        // A group below one with a limit has none of its own.
+        _ => "the kernel killed a process because the memory of this host, or of a control group \
+              above this one, is used up: start fewer ranks, or more hosts"
+            .to_owned(),
     }
 }
 
@@ -71,5 +84,13 @@ mod tests {
         assert_eq!(found[0].0, Path::new("/sys/fs/cgroup/memory/a/b/memory.oom_control"));
         assert_eq!(found[1].1, Path::new("/sys/fs/cgroup/x/memory.max"));
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_group_without_a_limit_names_none() {
+        assert!(explain("4294967296\n").contains("4096 MiB of this control group"));
+        for unlimited in ["9223372036854771712\n", "max\n", ""] {
+            assert!(explain(unlimited).contains("memory of this host"), "{unlimited}");
+        }
     }
 }
