@@ -34,5 +34,7 @@ pub mod versions;
 pub use error::BootstrapError;
 pub use job::{Job, Store};
 pub use secret::{Secret, random};
-pub use status_entry::{BlockedKind, BlockedOn, RankState, Snapshot, StatusEntry, WORLD_CONTEXT};
+pub use status_entry::{
+    BlockedKind, BlockedOn, Meanwhile, RankState, Snapshot, StatusEntry, WORLD_CONTEXT,
+};
 pub use status_page::{HostNotice, StatusPage};

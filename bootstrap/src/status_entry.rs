@@ -5,7 +5,8 @@
 //! MPI_COMM_WORLD, and that the process has ended. Reading is total: any bits give a [`Snapshot`].
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,9 @@ pub struct StatusEntry {
     file_done: AtomicU64,
     file_total: AtomicU64,
     ended: AtomicU32,
+    /// The bits of [`Meanwhile`].
+    meanwhile: AtomicU32,
+    looked: AtomicU64,
 }
 
 const _: () = assert!(size_of::<StatusEntry>() == 128);
@@ -68,6 +72,24 @@ pub struct BlockedOn {
     /// The time since which the rank has made no progress, by
     /// [`crate::status_page::monotonic_nanos`]; never 0.
     pub since: u64,
+    /// The time after which the rank last looked for the event and did not find it, by the same
+    /// clock; 0: unknown.
+    pub looked: u64,
+    /// What may happen in the rank's process although it waits.
+    pub meanwhile: Meanwhile,
+}
+
+/// What may happen in a rank's process while a call waits there. All false: nothing but this event
+/// ends the call, and before that the rank does nothing that another one could wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meanwhile {
+    /// Another event would end the call as well (MPI_Waitany).
+    pub other_events: bool,
+    /// Progress carries on what other ranks may wait for: collectives, file accesses, the rest of a
+    /// message.
+    pub other_work: bool,
+    /// The thread level lets other threads call MPI.
+    pub other_threads: bool,
 }
 
 /// The kinds of events that a rank waits for.
@@ -127,6 +149,8 @@ impl StatusEntry {
             file_done: AtomicU64::new(0),
             file_total: AtomicU64::new(0),
             ended: AtomicU32::new(0),
+            meanwhile: AtomicU32::new(0),
+            looked: AtomicU64::new(0),
         }
     }
 
@@ -182,14 +206,20 @@ impl StatusEntry {
 
     /// Records what the current call is blocked on. For the slow path only.
     pub fn set_blocked(&self, blocked: &BlockedOn) {
+        // Zero means that the fields below are not valid: a reader finds the same time before and
+        // after it has read them.
+        self.since.store(0, Relaxed);
+        fence(Release);
         self.blocked_kind.store(blocked.kind.to_raw(), Relaxed);
         self.peer.store(blocked.peer.unwrap_or(i32::MIN), Relaxed);
         self.world_rank.store(blocked.world_rank.unwrap_or(i32::MIN), Relaxed);
         self.tag.store(blocked.tag.unwrap_or(i32::MIN), Relaxed);
         self.context.store(blocked.context, Relaxed);
         self.comm_size.store(blocked.comm_size, Relaxed);
-        // Stored last: zero means that the fields above are not valid.
-        self.since.store(blocked.since, Relaxed);
+        self.looked.store(blocked.looked, Relaxed);
+        self.meanwhile.store(blocked.meanwhile.to_raw(), Relaxed);
+        // Release: a reader of this time sees the fields above.
+        self.since.store(blocked.since, Release);
     }
 
     /// Records that the wait is over.
@@ -227,11 +257,13 @@ impl StatusEntry {
         decode_state(self.state.load(Relaxed))
     }
 
-    /// Reads all fields, one after the other, while the rank runs on: good enough for a
-    /// report, not for a decision.
+    /// Reads all fields, one after the other, while the rank runs on. A record that changes
+    /// meanwhile counts as none.
     pub fn snapshot(&self) -> Snapshot {
-        RawEntry {
-            since: self.since.load(Relaxed),
+        // Acquire, and the fence: the fields are read between the two loads of the time.
+        let since = self.since.load(Acquire);
+        let raw = RawEntry {
+            since,
             pid: self.pid.load(Relaxed),
             state: self.state.load(Relaxed),
             call: self.call.load(Relaxed),
@@ -241,8 +273,24 @@ impl StatusEntry {
             tag: self.tag.load(Relaxed),
             context: self.context.load(Relaxed),
             comm_size: self.comm_size.load(Relaxed),
-        }
-        .decode()
+            looked: self.looked.load(Relaxed),
+            meanwhile: self.meanwhile.load(Relaxed),
+        };
+        fence(Acquire);
+        let is_whole = self.since.load(Relaxed) == since;
+        RawEntry { since: if is_whole { since } else { 0 }, ..raw }.decode()
+    }
+}
+
+impl Meanwhile {
+    fn to_raw(self) -> u32 {
+        let Meanwhile { other_events, other_work, other_threads } = self;
+        u32::from(other_events) | u32::from(other_work) << 1 | u32::from(other_threads) << 2
+    }
+
+    fn from_raw(raw: u32) -> Meanwhile {
+        let [other_events, other_work, other_threads] = [1, 2, 4].map(|bit| raw & bit != 0);
+        Meanwhile { other_events, other_work, other_threads }
     }
 }
 
@@ -288,6 +336,8 @@ struct RawEntry {
     tag: i32,
     context: u64,
     comm_size: u32,
+    looked: u64,
+    meanwhile: u32,
 }
 
 impl RawEntry {
@@ -301,6 +351,8 @@ impl RawEntry {
             tag: known(self.tag),
             context: self.context,
             comm_size: self.comm_size,
+            looked: self.looked,
+            meanwhile: Meanwhile::from_raw(self.meanwhile),
         };
         Snapshot {
             pid: self.pid,
@@ -326,6 +378,8 @@ pub fn decode_entry(bytes: &[u8; 128]) -> Snapshot {
         tag: u32_at(offset_of!(StatusEntry, tag)) as i32,
         context: u64_at(offset_of!(StatusEntry, context)),
         comm_size: u32_at(offset_of!(StatusEntry, comm_size)),
+        looked: u64_at(offset_of!(StatusEntry, looked)),
+        meanwhile: u32_at(offset_of!(StatusEntry, meanwhile)),
     }
     .decode()
 }

@@ -308,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::status_entry::{BlockedKind, BlockedOn, RankState, Snapshot};
+    use crate::status_entry::{BlockedKind, BlockedOn, Meanwhile, RankState, Snapshot};
 
     #[test]
     fn what_one_side_records_the_other_reads() {
@@ -318,7 +318,10 @@ mod tests {
         assert_eq!((rank.local_size(), rank.job()), (3, 42));
         let (peer, world_rank, tag) = (Some(7), Some(9), None);
         let kind = BlockedKind::Collective(3);
-        let blocked = BlockedOn { kind, peer, world_rank, tag, context: 4, comm_size: 8, since: 1 };
+        let meanwhile = Meanwhile { other_work: true, ..Meanwhile::default() };
+        let (context, comm_size, since, looked) = (4, 8, 1, 2);
+        let blocked =
+            BlockedOn { kind, peer, world_rank, tag, context, comm_size, since, looked, meanwhile };
         let entry = rank.entry(2);
         entry.claim(99).unwrap();
         assert_eq!(entry.claim(100), Err(99));

@@ -195,6 +195,19 @@ impl Active {
         })
     }
 
+    /// Returns true if a collective is under way beside the awaited one, or that has two strands, of
+    /// which one may go on while the other waits.
+    pub fn has_others(&self, awaited: Option<CollectiveId>) -> bool {
+        let is_awaited = |slot: u32| {
+            let id = awaited.filter(|id| id.slot == slot);
+            id.and_then(|id| self.find(id)).is_some_and(|running| !running.is_divided())
+        };
+        let running = |slot: u32| self.entries[slot as usize].running.as_ref();
+        self.live
+            .iter()
+            .any(|&slot| !is_awaited(slot) && running(slot).is_some_and(Running::is_under_way))
+    }
+
     /// Lets a collective end by itself; its result is dropped (MPI_Request_free).
     pub fn detach(&mut self, id: CollectiveId) {
         let Some(running) = self.find_mut(id) else { return };

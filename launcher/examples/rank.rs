@@ -6,6 +6,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use bootstrap::calls::Call;
+use bootstrap::status_page::monotonic_nanos;
 use bootstrap::{BlockedKind, BlockedOn, Job, RankState, WORLD_CONTEXT};
 
 fn main() {
@@ -35,21 +36,52 @@ fn main() {
     }
 }
 
+/// Returns the record of a wait for `RANK[,WORD...]`; the words say what else may happen.
+fn blocked(value: &str, comm_size: u32) -> BlockedOn {
+    let mut words = value.split(',');
+    let rank = words.next().map(|rank| rank.parse().unwrap());
+    let mut blocked = BlockedOn {
+        kind: BlockedKind::Message,
+        peer: rank,
+        world_rank: rank,
+        context: WORLD_CONTEXT,
+        comm_size,
+        since: monotonic_nanos(),
+        ..BlockedOn::default()
+    };
+    for word in words {
+        match word {
+            "collective" => blocked.kind = BlockedKind::Collective(1),
+            "rest" => blocked.kind = BlockedKind::RestOfMessage,
+            "events" => blocked.meanwhile.other_events = true,
+            "work" => blocked.meanwhile.other_work = true,
+            "threads" => blocked.meanwhile.other_threads = true,
+            other => panic!("no such word: {other}"),
+        }
+    }
+    blocked
+}
+
 fn act(verb: &str, value: &str, job: Option<&Job>) {
     let mpi = || job.expect("init comes first");
     match verb {
         "call" => mpi()
             .status_entry()
             .enter(Call::all().find(|call| call.name() == value).unwrap().index()),
-        "wait" => mpi().status_entry().set_blocked(&BlockedOn {
-            kind: BlockedKind::Message,
-            peer: Some(value.parse().unwrap()),
-            world_rank: Some(value.parse().unwrap()),
-            tag: None,
-            context: WORLD_CONTEXT,
-            comm_size: mpi().size,
-            since: bootstrap::status_page::monotonic_nanos(),
-        }),
+        "wait" => mpi().status_entry().set_blocked(&blocked(value, mpi().size)),
+        // Looks for what it waits for during these seconds.
+        "looks" => {
+            let end = Instant::now() + Duration::from_secs_f64(value.parse().unwrap());
+            // As a rank does: soon, and then every two seconds.
+            std::thread::sleep(Duration::from_millis(300));
+            while Instant::now() < end {
+                let looked = monotonic_nanos();
+                let blocked = mpi().status_entry().snapshot().blocked.unwrap();
+                mpi().status_entry().set_blocked(&BlockedOn { looked, ..blocked });
+                let rest = end.saturating_duration_since(Instant::now());
+                std::thread::sleep(rest.min(Duration::from_secs(2)));
+            }
+        }
         "finalizing" => mpi().mark_finalizing(),
         "finalize" => mpi().mark_finalized(),
         "abort" => {
@@ -71,6 +103,12 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         "appnum" => println!("{} has appnum {:?}", mpi().rank, mpi().appnum),
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
+        // A second thread, which does nothing for these seconds.
+        "thread" => {
+            let time = Duration::from_secs_f64(value.parse().unwrap());
+            drop(std::thread::spawn(move || std::thread::sleep(time)));
+        }
+        "worker" => drop(std::thread::spawn(|| std::sync::mpsc::channel::<()>().1.recv())),
         "compute" => {
             let end = Instant::now() + Duration::from_secs_f64(value.parse().unwrap());
             while Instant::now() < end {}

@@ -174,6 +174,7 @@ mod tests {
             context: 9,
             comm_size: 6,
             since: 1,
+            ..BlockedOn::default()
         };
         let held = "lock of rank 2 in a window, held by rank 5, communicator 9 (6 ranks)";
         assert_eq!(waits_for(&lock), held);
@@ -191,6 +192,7 @@ mod tests {
             context: 4,
             comm_size: 3,
             since: monotonic_nanos(),
+            ..BlockedOn::default()
         };
         let outside = Snapshot { pid: 0, state: RankState::Starting, call: 0, blocked: None };
         let inside = Snapshot {

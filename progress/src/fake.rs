@@ -36,8 +36,8 @@ impl Wire {
 }
 
 std::thread_local! {
-    /// This thread has reported its wait.
-    static REPORTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// This thread has waited for long.
+    static IS_LONG: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 pub(crate) struct Fake {
@@ -52,6 +52,8 @@ pub(crate) struct Fake {
     pub(crate) has_more: bool,
     pub(crate) postponed: u32,
     pub(crate) resumed: u32,
+    /// Reports of a wait.
+    pub(crate) reports: u32,
 }
 
 /// Returns a multithreaded lock that parks at once, and its wire.
@@ -66,6 +68,7 @@ pub(crate) fn lock() -> (&'static ProcessLock<Fake>, &'static Wire) {
         has_more: false,
         postponed: 0,
         resumed: 0,
+        reports: 0,
     };
     let lock: &ProcessLock<Fake> = Box::leak(Box::new(ProcessLock::new(fake)));
     lock.configure(settings(8));
@@ -134,13 +137,17 @@ impl Guarded for Fake {
 
     fn report_before_sleep(&mut self) {}
 
-    fn is_reported_blocked() -> bool {
+    fn begin_look(&mut self) {
+        IS_LONG.set(true);
+    }
+
+    fn is_blocked_for_long() -> bool {
         // Under loom the first sleep would be a wait of its own, and double the states.
-        cfg!(loom) || REPORTED.get()
+        cfg!(loom) || IS_LONG.get()
     }
 
     fn report_blocked(&mut self) -> Duration {
-        REPORTED.set(true);
+        self.reports += 1;
         Duration::MAX
     }
 

@@ -58,12 +58,19 @@ pub trait Guarded: 'static {
     /// Reports what is reported at leisure, before a thread sleeps.
     fn report_before_sleep(&mut self);
 
-    /// Returns true while the report of [`report_blocked`](Guarded::report_blocked) stands.
-    fn is_reported_blocked() -> bool;
+    /// A thread that waits has slept for some time. Before it sleeps again, all predicates run, and
+    /// [`report_blocked`](Guarded::report_blocked) reports what they miss.
+    fn begin_look(&mut self);
 
-    /// Reports what this process waits for: a thread has slept for some time. Returns the longest
-    /// time until it should be called again, if the thread still sleeps then.
+    /// Returns true from [`begin_look`](Guarded::begin_look) on until something moves.
+    fn is_blocked_for_long() -> bool;
+
+    /// Reports what this process waits for. Returns the longest time until it should be called
+    /// again, if the thread still sleeps then.
     fn report_blocked(&mut self) -> Duration;
+
+    /// A thread begins to wait, among others: what was reported is of an earlier wait.
+    fn begin_wait(&mut self) {}
 
     /// Checks that the calling thread may enter, after
     /// [`check_entries`](crate::ProcessLock::check_entries). `contended`: another was inside.

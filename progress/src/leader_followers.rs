@@ -466,6 +466,7 @@ impl<S: Guarded> Scheduler<'_, S> {
         if unsafe { (*predicate)(self.state) } {
             return Next::Return;
         }
+        self.state.begin_wait();
         self.waiters.absent.returned(me.thread, self.shared.rounds());
         let waiter = Waiter { parker: me.parker, thread: me.thread, predicate };
         self.waiters.waiting.push(waiter);
@@ -602,6 +603,8 @@ impl<S: Guarded> Scheduler<'_, S> {
         {
             self.state.disarm();
             self.waiters.leader = Leader::Polling(parker);
+            // The next report says what the predicates miss from now on.
+            self.waiters.predicates_stale |= S::is_blocked_for_long();
         }
         self.demoted(me)
     }

@@ -44,16 +44,19 @@ pub(crate) fn attend<S: Guarded + Send>(lock: &'static ProcessLock<S>) {
     WaitingThread::new(lock, ThreadId::this(), true).wait(&mut |_| false);
 }
 
-/// Sleeps outside the lock; reports a long sleep, and ends an orphaned process.
+/// Sleeps outside the lock, and ends an orphaned process. Each wait that lasts is reported before a
+/// sleep, and looked at anew after it: a report says what the predicates have found since.
 pub(crate) fn park_and_report<S: Guarded>(lock: &ProcessLock<S>, target: ParkTarget) {
-    if !S::is_reported_blocked() && !target.park(REPORT_AFTER) {
+    if S::is_blocked_for_long() {
+        let until_next = lock.with_quietly(S::report_blocked);
+        let most = until_next.min(lock.shared.max_sleep());
+        if target.park(most) && lock.with_quietly(S::is_orphaned) {
+            S::exit_orphaned();
+        }
+    } else if !target.park(REPORT_AFTER) {
         return;
     }
-    let until_next = lock.with_quietly(S::report_blocked);
-    let most = until_next.min(lock.shared.max_sleep());
-    if target.park(most) && lock.with_quietly(S::is_orphaned) {
-        S::exit_orphaned();
-    }
+    lock.with_quietly(S::begin_look);
 }
 
 impl<S: Guarded + Send> ExitHook for ProcessLock<S> {

@@ -127,6 +127,15 @@ impl Engine {
         self.requests.find(id).and_then(Request::blocked_on)
     }
 
+    /// Returns true while the rest of a message is on its way into a posted receive. Cost: all
+    /// requests.
+    pub fn is_receiving(&self) -> bool {
+        let active = self.requests.active();
+        active
+            .filter_map(|(_, request)| request.blocked_on())
+            .any(|it| !it.is_send && it.peer.is_some())
+    }
+
     /// Returns the outcome of a request that is over, and keeps the request.
     pub fn outcome(&self, id: RequestId) -> Option<Completion> {
         self.requests.outcome(id)

@@ -1,18 +1,25 @@
 //! The blocked-on record: what this process waits for, for the launcher's reports.
 //!
 //! A call that finds its result missing stores a [`WaitTarget`], a number or two. After a sleep of
-//! [`REPORT_AFTER`] the target is translated for the status page. The record stays there until
-//! progress moves something. If several threads wait, it describes one of the waits.
+//! [`REPORT_AFTER`] a look begins: the target is forgotten, the calls that wait look for their
+//! results again, and what they miss is translated for the status page. So a record says what is
+//! missing since the look began, whatever calls that only test have stored before. The next look
+//! begins after the next sleep. The record stays on the page until progress moves something. If
+//! several threads wait, it describes one of the waits.
+//!
+//! `mpiexec` takes cycles of these records for deadlocks. Therefore a record has all that it needs
+//! for a proof (`launcher/src/wait_graph.rs`): the time of the look, and what may happen meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bootstrap::{BlockedKind, BlockedOn, status_page::monotonic_nanos};
+use bootstrap::{BlockedKind, BlockedOn, Meanwhile, status_page::monotonic_nanos};
 use collectives::CollectiveId;
 use fabric::Peer;
 use progress::REPORT_AFTER;
 use pt2pt::RequestId;
 
+use crate::lock::LOCK;
 use crate::partition_requests;
 use crate::process::{Core, Process};
 use crate::request::State;
@@ -21,8 +28,10 @@ use crate::stack::Stack;
 use crate::status_page;
 use crate::wait_target::WaitTarget;
 
-/// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait is reported.
+/// Since when progress has moved nothing, by [`monotonic_nanos`]; 0 while no wait lasts.
 static IDLE_SINCE: AtomicU64 = AtomicU64::new(0);
+/// When the look began that was not reported yet; 0: all were.
+static LOOK_BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// When this process asked last in this wait, by [`monotonic_nanos`]; 0: not yet.
 static LAST_INQUIRY: AtomicU64 = AtomicU64::new(0);
@@ -45,17 +54,33 @@ fn clear_report() {
     status_page::entry().clear_blocked();
 }
 
-/// Returns true while a report is on the status page.
-pub(crate) fn is_reported() -> bool {
+/// Returns true while a wait lasts.
+pub(crate) fn is_long() -> bool {
     IDLE_SINCE.load(Relaxed) != 0
 }
 
-/// Writes what the process waits for to its status page, and asks the members that collectives
-/// wait for. Returns the time until it may ask again, or a long one.
+/// Begins a look: what the process waits for is what its calls miss from now on.
+#[cold]
+pub(crate) fn begin_look(p: &mut Process) {
+    if p.core.is_none() {
+        return;
+    }
+    let now = monotonic_nanos();
+    if !is_long() {
+        IDLE_SINCE.store(now - REPORT_AFTER.as_nanos() as u64, Relaxed);
+    }
+    LOOK_BEGAN.store(now, Relaxed);
+    p.wait_target = WaitTarget::Nothing;
+}
+
+/// Writes what the process waits for to its status page, if it has looked again, and asks the
+/// members that collectives wait for. Returns the time until it may ask again, or a long one.
 #[cold]
 pub(crate) fn report(p: &mut Process) -> Duration {
-    if let Some(blocked) = p.blocked_on() {
-        status_page::entry().set_blocked(&blocked);
+    let looked = LOOK_BEGAN.swap(0, Relaxed);
+    if looked != 0 {
+        let since = IDLE_SINCE.load(Relaxed);
+        status_page::entry().set_blocked(&BlockedOn { since, looked, ..p.blocked_on() });
     }
     p.core().map_or(Duration::MAX, inquire)
 }
@@ -80,24 +105,43 @@ pub(crate) fn inquire(core: &mut Core) -> Duration {
 }
 
 impl Process {
-    /// Returns what the thread that is about to sleep waits for. `None` if MPI does not run.
+    /// Returns what the calls have missed in the last look.
     #[cold]
-    fn blocked_on(&mut self) -> Option<BlockedOn> {
-        let waiting = match std::mem::take(&mut self.wait_target) {
-            WaitTarget::Nothing => Some(BlockedOn::default()),
+    fn blocked_on(&mut self) -> BlockedOn {
+        let target = std::mem::take(&mut self.wait_target);
+        let waiting = match target {
+            WaitTarget::Nothing => None,
             WaitTarget::Message(id) => self.blocked_on_message(id),
             WaitTarget::Collective(id) => self.blocked_on_collective(id),
-            WaitTarget::Request(handle) => self.blocked_on_request(handle),
+            WaitTarget::Request(handle) | WaitTarget::OneOf(handle) => {
+                self.blocked_on_request(handle)
+            }
             WaitTarget::Window(id, what) => self.blocked_on_window(id, what),
             WaitTarget::Probe { source, tag, comm } => self.blocked_on_probe(source, tag, comm),
         };
-        self.core.as_ref()?;
-        let since = match IDLE_SINCE.load(Relaxed) {
-            0 => monotonic_nanos() - REPORT_AFTER.as_nanos() as u64,
-            since => since,
+        let meanwhile = Meanwhile {
+            other_events: matches!(target, WaitTarget::OneOf(_)),
+            other_work: self.has_other_work(target),
+            other_threads: LOCK.is_multithreaded(),
         };
-        IDLE_SINCE.store(since, Relaxed);
-        Some(BlockedOn { since, ..waiting.unwrap_or_default() })
+        BlockedOn { meanwhile, ..waiting.unwrap_or_default() }
+    }
+
+    /// Returns true if progress carries on what other ranks may wait for, beside the target.
+    fn has_other_work(&mut self, target: WaitTarget) -> bool {
+        let awaited = match target {
+            WaitTarget::Collective(id) => Some(id),
+            WaitTarget::Request(handle) | WaitTarget::OneOf(handle) => {
+                match self.request(handle).map(|request| &request.state) {
+                    Ok(&State::Collective(id)) => Some(id),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        self.core.as_deref().is_some_and(|core| {
+            core.collectives.has_others(awaited) || core.stack.protocols.pt2pt.is_receiving()
+        }) || !self.tables.files.tasks.is_empty()
     }
 
     fn blocked_on_request(&mut self, handle: usize) -> Option<BlockedOn> {

@@ -34,7 +34,10 @@ impl Guarded for Process {
         if waits | pending != 0 {
             match self.advance_pending() {
                 Ok(has_moved) => moved |= has_moved,
-                Err(call) => return Progress::Call(call),
+                Err(call) => {
+                    blocked_on::has_moved();
+                    return Progress::Call(call);
+                }
             }
         }
         let Some(core) = &mut self.core else { return Progress::Idle };
@@ -56,6 +59,7 @@ impl Guarded for Process {
                 return Progress::Idle;
             }
             if let Some(call) = self.ready_file_task() {
+                blocked_on::has_moved();
                 return Progress::Call(call);
             }
         }
@@ -149,12 +153,20 @@ impl Guarded for Process {
         self.report_late_ready();
     }
 
-    fn is_reported_blocked() -> bool {
-        blocked_on::is_reported()
+    fn begin_look(&mut self) {
+        blocked_on::begin_look(self);
+    }
+
+    fn is_blocked_for_long() -> bool {
+        blocked_on::is_long()
     }
 
     fn report_blocked(&mut self) -> Duration {
         blocked_on::report(self)
+    }
+
+    fn begin_wait(&mut self) {
+        blocked_on::has_moved();
     }
 
     fn check_entry(contended: bool) {

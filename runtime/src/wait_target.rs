@@ -11,6 +11,8 @@ pub(crate) enum WaitTarget {
     Nothing,
     /// The completion of a request, by its handle.
     Request(usize),
+    /// The completion of a request or of others, by its handle.
+    OneOf(usize),
     /// The completion of a message without a handle.
     Message(RequestId),
     /// The completion of a collective.

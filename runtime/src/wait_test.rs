@@ -12,6 +12,7 @@ use crate::outcome::Outcome;
 use crate::process::{Process, predefined};
 use crate::request::Finished;
 use crate::request_handle::Decoded;
+use crate::wait_target::WaitTarget;
 
 /// The result of the search for one completed request among several.
 pub enum Any {
@@ -194,17 +195,20 @@ fn first(p: &mut Process, requests: &mut [usize]) -> Result<Search> {
 }
 
 fn any_complete(p: &mut Process, requests: &[usize]) -> Result<Search> {
-    let mut active = false;
+    let mut pending = 0;
     for (index, &request) in requests.iter().enumerate() {
         if !is_active(p, request)? {
             continue;
         }
-        active = true;
+        pending += 1;
         if p.is_complete(request)? {
             return Ok(Search::Found(index, None));
         }
+        if pending > 1 {
+            p.wait_target = WaitTarget::OneOf(request);
+        }
     }
-    Ok(if active { Search::Pending } else { Search::NoneActive })
+    Ok(if pending > 0 { Search::Pending } else { Search::NoneActive })
 }
 
 fn into_any(found: Search) -> Result<Any> {

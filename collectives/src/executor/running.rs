@@ -161,6 +161,11 @@ impl Running {
         matches!(self.state, State::Messages | State::Locals | State::Away)
     }
 
+    /// Returns true while it has two strands.
+    pub(super) fn is_divided(&self) -> bool {
+        self.aside.is_some()
+    }
+
     /// Does all that needs no waiting; of two strands at most a few local steps each, for messages
     /// must progress between them. A user's function is handed out if `may_call`, otherwise left
     /// where it is.

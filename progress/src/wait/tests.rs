@@ -50,6 +50,30 @@ fn a_parked_leader_returns_when_another_thread_makes_its_predicate_true() {
 }
 
 #[test]
+fn predicates_run_between_two_reports_of_a_wait() {
+    for multithreaded in [false, true] {
+        let (lock, wire) = lock();
+        let max_sleep = crate::waiter::REPORT_AFTER / 2;
+        lock.configure(crate::Settings { max_sleep, ..settings(8) });
+        lock.set_multithreaded(multithreaded);
+        let waiter = thread::spawn(move || {
+            let (mut reports, mut looks, mut is_old) = (0, 0, false);
+            lock.block_on(|fake| {
+                is_old |= fake.reports > reports + 1;
+                looks += u32::from(fake.reports > reports);
+                reports = fake.reports;
+                (fake.received > 0).then_some(())
+            });
+            (looks, is_old)
+        });
+        thread::sleep(8 * crate::waiter::REPORT_AFTER);
+        wire.send();
+        let (looks, is_old) = waiter.join().unwrap();
+        assert!(looks > 3 && !is_old, "multithreaded: {multithreaded}, {looks} looks");
+    }
+}
+
+#[test]
 fn a_leader_that_reports_its_wait_sleeps_on() {
     let (lock, wire) = lock();
     lock.with(|fake| fake.has_more = true);

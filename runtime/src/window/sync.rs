@@ -4,6 +4,7 @@ use fabric::{Rights, Transport};
 use objects::{Class, Error, Group, Result};
 use rma::WaitsFor;
 
+use crate::blocked_on;
 use crate::lock::{LOCK, block_on, poll, progress_once, with};
 use crate::process::Process;
 use crate::stack::Endpoint;
@@ -49,9 +50,7 @@ pub(super) fn wait(
     }
     block_on(|p| {
         let outcome = ask(p);
-        if outcome.is_none() {
-            p.wait_target = WaitTarget::Window(id, what);
-        }
+        note(p, outcome.is_some(), WaitTarget::Window(id, what));
         outcome
     })
 }
@@ -76,11 +75,18 @@ fn wait_for_steps(
     let looks = if LOCK.spins_alone() { LOOKS } else { 1 };
     block_on(|p| {
         let outcome = (0..looks).find_map(|_| ask(p));
-        if outcome.is_none() {
-            p.wait_target = WaitTarget::Window(id, what);
-        }
+        note(p, outcome.is_some(), WaitTarget::Window(id, what));
         outcome
     })
+}
+
+/// Records what a call waits for, or that its wait is over: what it finds in memory moves nothing.
+fn note(p: &mut Process, is_over: bool, target: WaitTarget) {
+    if is_over {
+        blocked_on::has_moved();
+    } else {
+        p.wait_target = target;
+    }
 }
 
 /// Makes an error of the window's own communicator one of the window.
