@@ -12,6 +12,8 @@ use bootstrap::{RankState, Snapshot, StatusPage};
 use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Exit;
+use crate::rank_table::RankLine;
+use crate::wait_graph::needed_rank;
 
 /// Time from one look to the next.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -90,8 +92,10 @@ impl AbsentRanks {
         let running = (0..).zip(ends).filter(|(_, end)| end.is_none());
         running.map(|(local, _)| local).find_map(|local| {
             let seen = status_page.entry(local).snapshot();
-            let blocked = seen.blocked.filter(|_| seen.call != 0)?;
-            let awaited = u32::try_from(blocked.world_rank?).ok().filter(is_absent)?;
+            let mut line = RankLine::of_page(0, None, seen);
+            needed_rank(&line).filter(is_absent)?;
+            line.look_at_process();
+            let awaited = needed_rank(&line)?;
             Some(Waiter { rank: first + local, seen, awaited })
         })
     }

@@ -1,9 +1,11 @@
-//! What the system says about a rank that makes no progress and does not wait in MPI: stopped by a
-//! signal, or asleep in the kernel. In words for the user, from /proc/PID.
+//! What the system says about a rank that makes no progress: stopped by a signal, or asleep in the
+//! kernel. In words for the user, from /proc/PID. And whether a rank that waits in one thread has
+//! others that may call MPI.
 //!
 //! A rank behind a wrapper script is its youngest descendant. Files that the system hides from this
 //! process (a hardened kernel, another user) are left out of the sentence.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bootstrap::calls::Call;
@@ -50,6 +52,38 @@ pub(crate) fn describe(
 /// Returns true if a process is stopped by a signal or by a debugger.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| stopped(pid).is_some())
+}
+
+/// The names of the threads that the library starts. They call nothing by themselves.
+const LIBRARY_THREADS: [&str; 4] = ["mpi-progress", "mpi-io", "verbena-watch", "verbena-memory"];
+
+/// Returns true if a process has a thread of the application, beside one that waits in MPI, that may
+/// go on by itself. That is any thread that does not sleep on a futex of the process without a time
+/// limit: the workers of numerical libraries sleep so, and only threads of the process wake them.
+/// Where the system hides the threads, any may go on.
+pub(crate) fn others_may_call(pid: u32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    let read = |task: &Path, name: &str| std::fs::read_to_string(task.join(name)).ok();
+    let goes_on = |task: &Path| {
+        let name = read(task, "comm").unwrap_or_default();
+        !LIBRARY_THREADS.contains(&name.trim_end())
+            && !read(task, "syscall").is_some_and(|text| is_endless_futex(&text))
+    };
+    tasks.flatten().filter(|task| goes_on(&task.path())).count() > 1
+}
+
+/// Returns true for a wait without a time limit on a futex that only the own process can wake.
+fn is_endless_futex(syscall: &str) -> bool {
+    let mut words = syscall.split_ascii_whitespace();
+    let is_futex = words.next().and_then(|word| word.parse().ok()) == Some(libc::SYS_futex);
+    let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let words: Vec<u64> = words.map_while(hex).collect();
+    // uaddr, futex_op, val, timeout (futex(2)).
+    let &[_, operation, _, timeout, ..] = words.as_slice() else { return false };
+    let private = libc::FUTEX_PRIVATE_FLAG;
+    let waits = [libc::FUTEX_WAIT | private, libc::FUTEX_WAIT_BITSET | private];
+    let operation = operation as i32 & !libc::FUTEX_CLOCK_REALTIME;
+    is_futex && waits.contains(&operation) && timeout == 0
 }
 
 fn stopped(pid: Pid) -> Option<&'static str> {
@@ -142,5 +176,21 @@ mod tests {
         assert_eq!(system_call(own, &sleep).as_deref(), Some("sleep"));
         assert_eq!(system_call(own, "running\n"), None);
         assert_eq!(system_call(own, ""), None);
+    }
+
+    #[test]
+    fn only_a_private_futex_without_a_limit_is_endless() {
+        let futex = |operation: i32, timeout: u64| {
+            let call = libc::SYS_futex;
+            is_endless_futex(&format!(
+                "{call} 0x7f {operation:#x} 0x0 {timeout:#x} 0x0 0x0 0x1 0x2"
+            ))
+        };
+        let private = libc::FUTEX_PRIVATE_FLAG;
+        assert!(futex(libc::FUTEX_WAIT | private, 0));
+        assert!(futex(libc::FUTEX_WAIT_BITSET | private | libc::FUTEX_CLOCK_REALTIME, 0));
+        assert!(!futex(libc::FUTEX_WAIT | private, 0x7ff0));
+        assert!(!futex(libc::FUTEX_WAIT, 0));
+        assert!(!is_endless_futex("running\n") && !is_endless_futex(""));
     }
 }

@@ -23,18 +23,47 @@ pub struct RankLine {
     pub seen: Snapshot,
     /// It is stopped by a signal or a debugger.
     pub is_stopped: bool,
+    /// It waits in one thread, and another one may call MPI.
+    pub others_may_call: bool,
     /// The time that it has waited, if it waits: a duration, since clocks of hosts differ.
     pub waited: Duration,
+    /// The time since it last looked for what it waits for; the longest one if that is unknown.
+    pub looked: Duration,
 }
 
 impl RankLine {
     /// Returns the state of a rank of this host now; `pid` is the process that was started.
     pub fn new(pid: u32, exit: Option<Exit>, seen: Snapshot) -> RankLine {
-        let since = seen.blocked.map_or(u64::MAX, |blocked| blocked.since);
-        let waited = Duration::from_nanos(monotonic_nanos().saturating_sub(since));
-        let pid = if seen.pid == 0 { pid } else { seen.pid };
-        let is_stopped = exit.is_none() && process_state::is_stopped(pid);
-        RankLine { pid, exit, seen, is_stopped, waited }
+        let mut line = RankLine::of_page(pid, exit, seen);
+        line.look_at_process();
+        line
+    }
+
+    /// Returns the state of a rank as far as the status page tells it.
+    pub(crate) fn of_page(pid: u32, exit: Option<Exit>, seen: Snapshot) -> RankLine {
+        let now = monotonic_nanos();
+        let since = |time: u64| Duration::from_nanos(now.saturating_sub(time));
+        let blocked = seen.blocked.filter(|_| seen.call != 0);
+        let looked = blocked.filter(|blocked| blocked.looked != 0);
+        RankLine {
+            pid: if seen.pid == 0 { pid } else { seen.pid },
+            exit,
+            seen,
+            is_stopped: false,
+            others_may_call: false,
+            waited: blocked.map_or(Duration::ZERO, |blocked| since(blocked.since)),
+            looked: looked.map_or(Duration::MAX, |blocked| since(blocked.looked)),
+        }
+    }
+
+    /// Adds what the system knows of its process.
+    pub(crate) fn look_at_process(&mut self) {
+        let blocked = self.seen.blocked.filter(|_| self.seen.call != 0);
+        let may_have_others = blocked.is_some_and(|blocked| blocked.meanwhile.other_threads);
+        if self.exit.is_none() {
+            self.is_stopped = process_state::is_stopped(self.pid);
+            self.others_may_call = may_have_others && process_state::others_may_call(self.pid);
+        }
     }
 
     /// Returns true for a rank that never called MPI_Init.

@@ -19,7 +19,7 @@ use crate::failure_policy::Exit;
 use crate::proc_stat;
 use crate::proc_tree;
 use crate::rank_table::RankLine;
-use crate::wait_graph::{self, Cycle};
+use crate::wait_graph::{self, Cycle, Readings};
 
 /// Checks during the time without progress.
 const CHECKS_PER_TIMEOUT: u32 = 4;
@@ -172,7 +172,7 @@ pub(crate) struct DeadlockDetector {
 
 impl DeadlockDetector {
     /// Time between two looks; a cycle is reported at the second one that finds it unchanged.
-    const INTERVAL: Duration = Duration::from_millis(1500);
+    const INTERVAL: Duration = Duration::from_millis(1000);
 
     /// Starts to watch.
     pub(crate) fn new(now: Instant) -> DeadlockDetector {
@@ -185,22 +185,38 @@ impl DeadlockDetector {
         self.next
     }
 
-    /// Returns the cycles that have become certain.
+    /// Returns the cycles that have become certain; `None` before it is time to look. `lines` are
+    /// those of the status page.
     pub(crate) fn tick(
         &mut self,
         lines: impl FnOnce() -> Vec<Option<RankLine>>,
         now: Instant,
-    ) -> Vec<Cycle> {
+    ) -> Option<Vec<Cycle>> {
         if now < self.next {
-            return Vec::new();
+            return None;
         }
         self.next = now + DeadlockDetector::INTERVAL;
-        let found = wait_graph::deadlocks(&lines());
+        let found = DeadlockDetector::look(lines);
         let before = std::mem::replace(&mut self.seen, found);
         let is_new = |cycle: &&Cycle| before.contains(cycle) && !self.reported.contains(cycle);
         let certain: Vec<Cycle> = self.seen.iter().filter(is_new).cloned().collect();
         self.reported.extend_from_slice(&certain);
-        certain
+        Some(certain)
+    }
+
+    /// Returns the cycles of now. Only the processes of ranks in a cycle are looked at.
+    fn look(lines: impl FnOnce() -> Vec<Option<RankLine>>) -> Vec<Cycle> {
+        let began = Instant::now();
+        let mut lines = lines();
+        let spread = began.elapsed();
+        let find = |lines: &[Option<RankLine>]| {
+            wait_graph::deadlocks(Readings { lines, spread, idle_for: Duration::ZERO })
+        };
+        let suspects = find(&lines);
+        for (rank, _) in suspects.iter().flat_map(|cycle| &cycle.ranks) {
+            lines[*rank].iter_mut().for_each(RankLine::look_at_process);
+        }
+        if suspects.is_empty() { suspects } else { find(&lines) }
     }
 }
 

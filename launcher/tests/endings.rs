@@ -3,7 +3,7 @@
 mod run;
 
 use std::io::{BufRead, BufReader};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use run::{command, eventually, finish, mpiexec, processes, rank, script, spawn, unique_sleep};
 use rustix::process::{Pid, Signal, kill_process};
@@ -310,7 +310,7 @@ fn a_timeout_reports_what_each_rank_did() {
 
 #[test]
 fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
-    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 sleep=1.5 finalize";
+    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 looks=1.5 finalize";
     let ran = mpiexec(&format!("--stall-timeout 0.4 -n 2 {steps}"));
     assert_eq!(ran.code, 0, "{ran:?}");
     let rows: Vec<&str> = ran.err.lines().collect();
@@ -332,6 +332,52 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ran = mpiexec(&format!("--stall-timeout 0 -n 2 {steps}"));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_named_within_five_seconds() {
+    for (one, other) in [("1", "0"), ("1,collective", "0"), ("1,threads", "0,threads,work")] {
+        // Workers of a library sleep until a thread of the process wakes them.
+        let steps = format!(
+            "--stall-abort -n 2 RANK worker init call=MPI_Recv 0:wait={one} 1:wait={other} looks=9"
+        );
+        let began = Instant::now();
+        let ran = mpiexec(&steps);
+        assert_eq!(ran.code, 125, "{one} {other}: {ran:?}");
+        assert!(ran.err.contains("deadlock: ranks 0 and 1 wait for each other"), "{ran:?}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{ran:?}");
+    }
+}
+
+/// Each job goes on, although its ranks seem to wait for each other for longer than it takes to
+/// name a deadlock.
+#[test]
+fn only_a_proof_names_a_deadlock_or_ends_a_job() {
+    let cases = [
+        // Another event would end the wait.
+        "init call=MPI_Waitany 0:wait=1,events 1:wait=0 looks=5",
+        // The other rank's progress brings the event about.
+        "init call=MPI_Wait 0:wait=1,collective 1:wait=0,work looks=5",
+        "init call=MPI_Recv 0:wait=1,rest 1:wait=0 looks=5",
+        // Another thread may call MPI.
+        "0:thread=9 init call=MPI_Recv 0:wait=1,threads 1:wait=0 looks=5",
+        "0:thread=9 init call=MPI_Recv 0:wait=0,threads 0:looks=5 1:sleep=5",
+        // A rank has not looked since the other one waits: it is stopped, or copies for long.
+        "init call=MPI_Recv 0:wait=1 1:sleep=0.5 1:wait=0 0:sleep=5 1:looks=5",
+        // A rank has not called MPI_Init yet.
+        "0:sleep=5 init 1:call=MPI_Recv 1:wait=0 1:looks=5",
+    ];
+    let jobs = cases.map(|steps| {
+        let line = format!("--stall-timeout 0.4 --stall-abort -n 2 RANK {steps} finalize");
+        std::thread::spawn(move || (mpiexec(&line), line))
+    });
+    for job in jobs {
+        let (ran, line) = job.join().unwrap();
+        assert_eq!(ran.code, 0, "{line}: {ran:?}");
+        for words in ["deadlock", "for each other", "for itself", "ending"] {
+            assert!(!ran.err.contains(words), "{line}: {ran:?}");
+        }
+    }
 }
 
 #[test]

@@ -349,7 +349,7 @@ fn a_timeout_reports_what_the_ranks_of_each_host_did() {
 
 #[test]
 fn a_stall_is_one_of_all_hosts() {
-    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 sleep=2.5 finalize";
+    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0 looks=2.5 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     let tables = ran.err.matches("waits for\n").count();
     assert_eq!(
@@ -366,6 +366,17 @@ fn a_stall_is_one_of_all_hosts() {
     let steps = "RANK init 0:call=MPI_Recv 0:wait=1 1:compute=2 0:sleep=2 finalize";
     let ran = mpiexec("a:1,b:1", &format!("--stall-timeout 0.4 {steps}"));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn ranks_of_several_hosts_that_wait_for_each_other_end_the_job_if_that_is_proved() {
+    let options = "--stall-timeout 0.4 --stall-abort";
+    let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=0";
+    let ran = mpiexec("a:1,b:1", &format!("{options} {steps} looks=20 finalize"));
+    assert!(ran.code == 125 && ran.err.contains("ending the job (--stall-abort)"), "{ran:?}");
+    // Rank 1 has not looked since it began to wait.
+    let ran = mpiexec("a:1,b:1", &format!("{options} {steps} 0:looks=5 1:sleep=5 finalize"));
+    assert!(ran.code == 0 && !ran.err.contains("each other"), "{ran:?}");
 }
 
 #[test]

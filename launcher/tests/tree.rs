@@ -205,12 +205,12 @@ fn the_table_has_the_ranks_of_all_levels() {
 #[test]
 fn a_stall_is_one_of_all_levels() {
     let steps = "RANK init call=MPI_Recv 0:wait=1 1:wait=2 2:wait=3 3:wait=4 4:wait=5 5:wait=6 \
-                 6:wait=0 sleep=3 finalize";
+                 6:wait=0 looks=3 finalize";
     let ran = mpiexec(&format!("--stall-timeout 0.4 {steps}"));
     assert_eq!((ran.code, ran.err.matches("--stall-timeout").count()), (0, 1), "{ran:?}");
     assert!(ran.err.contains("wait for each other"), "{ran:?}");
     let sleeps: Vec<String> = (0..6).map(|rank| format!("{rank}:sleep=2.5")).collect();
-    let computes = steps.replace("6:wait=0", "6:compute=2.5").replace("sleep=3", &sleeps.join(" "));
+    let computes = steps.replace("6:wait=0", "6:compute=2.5").replace("looks=3", &sleeps.join(" "));
     let ran = mpiexec(&format!("--stall-timeout 0.8 {computes}"));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }

@@ -1,8 +1,8 @@
 //! Reports the ranks' activity: the table, and stalls.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bootstrap::RankState;
+use bootstrap::{RankState, Snapshot};
 use rustix::process::Pid;
 
 use super::state::{Job, Phase};
@@ -11,6 +11,7 @@ use crate::failure_policy::Exit;
 use crate::frames::{FromHost, HostTable};
 use crate::rank_table::{RankLine, rank_table};
 use crate::stall::{self, HostStall};
+use crate::wait_graph::{Conclusions, Readings};
 use crate::{process_state, wait_graph};
 
 impl Job {
@@ -25,9 +26,7 @@ impl Job {
         } else if state == HostStall::Waiting {
             let line = stall::report(stall.after());
             self.print(&line);
-            if self.print_conclusions() && self.watch.aborts_stalls {
-                self.abort_stall();
-            }
+            self.print_table();
         }
     }
 
@@ -53,53 +52,62 @@ impl Job {
         self.states().all(|(state, _)| state == RankState::Starting)
     }
 
-    /// Reports ranks that wait for each other. With several hosts that is each host's own ranks.
+    /// Reports ranks that wait for each other; `--stall-abort` ends the job for them, and in a stall
+    /// for ranks that wait in vain.
     pub(super) fn check_deadlock(&mut self, now: Instant) {
         let Some(mut deadlock) = self.watch.deadlock.take() else { return };
-        let first = self.first as usize;
-        let lines = || {
-            let missing = std::iter::repeat_n(None, first);
-            missing.chain(self.lines().into_iter().map(Some)).collect()
-        };
+        let lines = || self.lines(RankLine::of_page).into_iter().map(Some).collect();
         let cycles = deadlock.tick(lines, now);
         self.watch.deadlock = Some(deadlock);
+        let Some(cycles) = cycles else { return };
         for cycle in &cycles {
             self.print(&format!("deadlock: {}", cycle.line()));
         }
         if !cycles.is_empty() {
             self.print_table();
         }
-        if !cycles.is_empty() && self.watch.aborts_stalls && self.phase == Phase::Running {
-            self.abort_stall();
+        let may_end = self.watch.aborts_stalls && self.phase == Phase::Running;
+        if may_end && (!cycles.is_empty() || self.is_stalled_for_ever()) {
+            self.print("ending the job (--stall-abort)");
+            self.end(EXIT_DEADLOCKED);
         }
     }
 
-    fn abort_stall(&mut self) {
-        self.print("ending the job (--stall-abort)");
-        self.end(EXIT_DEADLOCKED);
+    fn is_stalled_for_ever(&self) -> bool {
+        let began = Instant::now();
+        let lines = self.lines(RankLine::new);
+        self.idle_for().is_some() && self.conclusions(&lines, began).is_proved
     }
 
-    fn lines(&self) -> Vec<RankLine> {
+    /// Returns for how long no rank was active, in a stall.
+    fn idle_for(&self) -> Option<Duration> {
+        self.watch.stall.as_ref().and_then(|stall| stall.idle_for(Instant::now()))
+    }
+
+    /// Returns what follows from the lines of all ranks, which were read from `began` on.
+    fn conclusions(&self, lines: &[RankLine], began: Instant) -> Conclusions {
+        let all: Vec<_> = lines.iter().copied().map(Some).collect();
+        let (spread, idle_for) = (began.elapsed(), self.idle_for().unwrap_or_default());
+        wait_graph::conclusions(Readings { lines: &all, spread, idle_for })
+    }
+
+    fn lines(&self, line: fn(u32, Option<Exit>, Snapshot) -> RankLine) -> Vec<RankLine> {
         let exits = self.local.ranks.iter().map(|rank| rank.exit);
         let unstarted = std::iter::repeat_n(None, self.local.unstarted);
         (self.first..)
             .zip(exits.chain(unstarted))
             .map(|(rank, exit)| {
                 let (seen, pid) = self.seen(rank);
-                RankLine::new(pid, exit, seen)
+                line(pid, exit, seen)
             })
             .collect()
     }
 
     /// Prints what each rank is doing, or sends it to `mpiexec`.
     pub(super) fn print_table(&mut self) {
-        self.print_conclusions();
-    }
-
-    /// Prints the table; returns true if some ranks wait for ever.
-    fn print_conclusions(&mut self) -> bool {
-        let lines = self.lines();
-        let idle_for = self.watch.stall.as_ref().and_then(|stall| stall.idle_for(Instant::now()));
+        let began = Instant::now();
+        let lines = self.lines(RankLine::new);
+        let idle_for = self.idle_for();
         let running = (self.first..).zip(&lines).filter(|(_, line)| line.exit.is_none());
         let notes: Vec<String> = running
             .filter_map(|(rank, line)| {
@@ -108,15 +116,12 @@ impl Job {
             .collect();
         self.request_stacks(&lines);
         if self.upstream.is_some() {
-            self.add_tables(vec![HostTable { first: self.first, lines, notes }]);
-            return false;
+            return self.add_tables(vec![HostTable { first: self.first, lines, notes }]);
         }
         let table = rank_table(self.first, &lines, &self.host, self.clock.age());
         self.print(&table);
         notes.iter().for_each(|line| self.print(line));
-        let all: Vec<_> = lines.into_iter().map(Some).collect();
-        let conclusions = wait_graph::conclusions(&all);
-        conclusions.iter().for_each(|line| self.print(line));
-        !conclusions.is_empty()
+        let conclusions = self.conclusions(&lines, began);
+        conclusions.lines.iter().for_each(|line| self.print(line));
     }
 }

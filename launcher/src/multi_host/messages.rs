@@ -1,6 +1,6 @@
 //! Messages of the hosts, and what the job does about them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bootstrap::Snapshot;
 
@@ -15,6 +15,9 @@ use crate::report;
 use crate::stall::{self, HostStall};
 use crate::tree::store::Party;
 use crate::unfinalized::Stage;
+
+/// Time in which each rank that waits looks for what it waits for.
+const LOOK_TIME: Duration = Duration::from_millis(2500);
 
 impl MultiHostJob {
     /// Reads the messages of a child, which come from its own host and from those below it.
@@ -80,10 +83,12 @@ impl MultiHostJob {
     }
 
     /// A host whose last rank has just ended was active, and others may not have looked since.
-    /// Therefore a stall must last for some of their looks.
+    /// Therefore a stall must last for some of their looks; and for one of each rank, where only a
+    /// proof ends the job.
     fn on_stalled(&mut self) {
         if self.links.stall() == Some(HostStall::Waiting) {
-            let due = Instant::now() + self.choices.stall_after / 2;
+            let looks = if self.choices.stall_abort { LOOK_TIME } else { Duration::ZERO };
+            let due = Instant::now() + looks.max(self.choices.stall_after / 2);
             self.stall_due.get_or_insert(due);
         } else {
             self.stall_due = None;

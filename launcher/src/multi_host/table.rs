@@ -11,7 +11,7 @@ use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::frames::ToHost;
 use crate::rank_table::{RankLine, rank_table};
 use crate::stall::HostStall;
-use crate::wait_graph;
+use crate::wait_graph::{self, Readings};
 
 /// Time that hosts have to answer before the table is printed without them.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -40,9 +40,7 @@ impl MultiHostJob {
 
     /// Prints the table that was requested, one part for each host, and the conclusions.
     pub(super) fn print_table(&mut self) {
-        if self.table_due.take().is_none() {
-            return;
-        }
+        let Some(due) = self.table_due.take() else { return };
         let age = self.clock.age();
         let mut all = self.ended.clone();
         for id in 0..self.hosts.len() {
@@ -64,10 +62,13 @@ impl MultiHostJob {
             self.print(&text);
             notes.iter().for_each(|line| self.print(line));
         }
-        let conclusions = wait_graph::conclusions(&all);
-        conclusions.iter().for_each(|line| self.print(line));
         let is_stalled = self.links.stall() == Some(HostStall::Waiting);
-        if self.choices.stall_abort && is_stalled && !conclusions.is_empty() {
+        let idle_for = if is_stalled { self.choices.stall_after / 2 } else { Duration::ZERO };
+        // The hosts have answered since the request.
+        let spread = (Instant::now() + ANSWER_TIME).saturating_duration_since(due);
+        let conclusions = wait_graph::conclusions(Readings { lines: &all, spread, idle_for });
+        conclusions.lines.iter().for_each(|line| self.print(line));
+        if self.choices.stall_abort && is_stalled && conclusions.is_proved {
             self.print("ending the job (--stall-abort)");
             self.end(EXIT_DEADLOCKED);
         }

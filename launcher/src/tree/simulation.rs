@@ -382,7 +382,7 @@ impl Simulation {
 pub(super) fn line() -> RankLine {
     let seen = Snapshot { pid: 1000, state: RankState::Finalized, call: 0, blocked: None };
     let exit = Some(Exit::Code(0));
-    RankLine { pid: 1000, exit, seen, is_stopped: false, waited: Duration::ZERO }
+    RankLine::of_page(1000, exit, seen)
 }
 
 /// The parts of a job, each counted by itself.
