@@ -7,6 +7,7 @@ use crate::lock::with;
 use crate::process::Process;
 use crate::request::{Request, State};
 use crate::request_handle;
+use crate::window::sync;
 
 /// Starts an operation; `make` makes its arguments under the process lock, `None` for one to
 /// MPI_PROC_NULL. Returns the handle of a request if one is wanted.
@@ -15,6 +16,11 @@ pub fn start(
     wanted: bool,
     make: impl FnOnce(&Process) -> Result<Option<(Access, Place)>>,
 ) -> Result<usize> {
+    if wanted {
+        // A program may wait for a change in a loop over requests that are complete at once: their
+        // completion makes no progress.
+        sync::give_way_if_due()?;
+    }
     with(|p| {
         let (id, comm) = {
             let win = p.win(handle)?;

@@ -65,10 +65,7 @@ fn wait_for_steps(
 ) -> Result<()> {
     let id = with(|p| p.win(handle).map(|win| win.id))?;
     let mut ask = |p: &mut Process| run(p, id, |rma, _, id| poll(rma, id).transpose()).transpose();
-    let is_due = with(|p| p.core().is_ok_and(|core| core.stack.protocols.rma.is_progress_due()));
-    if is_due {
-        give_way()?;
-    }
+    give_way_if_due()?;
     if let Some(outcome) = with(&mut ask) {
         return outcome;
     }
@@ -98,6 +95,12 @@ pub(crate) fn of_window(error: Error) -> Error {
 /// change of a window in a loop of calls that never wait.
 fn give_way() -> Result<()> {
     poll(|p| p.core().map(|core| core.stack.protocols.rma.progress_made()), |()| true)
+}
+
+/// Counts a call that may end at once, and gives way after many of them.
+pub(super) fn give_way_if_due() -> Result<()> {
+    let is_due = with(|p| p.core().is_ok_and(|core| core.stack.protocols.rma.is_progress_due()));
+    if is_due { give_way() } else { Ok(()) }
 }
 
 /// Performs MPI_Win_lock.
@@ -166,6 +169,7 @@ pub fn flush(handle: usize, target: Option<u32>, call: &'static str) -> Result<(
 
 /// Performs MPI_Win_flush_local, or MPI_Win_flush_local_all for `None`; `call` is its name.
 pub fn flush_local(handle: usize, target: Option<u32>, call: &'static str) -> Result<()> {
+    give_way()?;
     with(|p| {
         engine(p, handle, |rma, endpoint, id| {
             rma.check_flush(id, target, call)?;
