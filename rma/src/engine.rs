@@ -4,6 +4,8 @@
 //! polled. A frame handler changes memory at once and queues what is to be posted; `work` posts it
 //! after the poll.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::operations::Operations;
 use crate::outgoing::{Item, Outgoing};
 use crate::recent::RecentOp;
@@ -29,6 +31,8 @@ pub struct Engine {
     pub(crate) left: Option<u64>,
     /// Calls that ended at once since there was progress; see `direct`.
     pub(crate) quick_calls: u32,
+    /// This process has stored into memory of others since it ran a full fence; see `direct`.
+    pub(crate) has_stores: AtomicBool,
     pub(crate) recent_op: RecentOp,
 }
 
@@ -44,6 +48,7 @@ impl Engine {
             wakes: Vec::new(),
             left: None,
             quick_calls: 0,
+            has_stores: AtomicBool::new(false),
             recent_op: RecentOp::NONE,
         }
     }

@@ -85,6 +85,7 @@ impl Engine {
         if state.is_direct(place.target) && !state.leaves_to_device(place.target, element.as_ref())
         {
             direct(state, access, place, (disp, bytes), element);
+            self.note_stores();
             return Ok(None);
         }
         let reach = place.datatype.reach(place.count).unwrap_or((0, 0));
@@ -95,6 +96,7 @@ impl Engine {
             return Ok(None);
         }
         if region.is_some_and(|region| transfer(endpoint, peer, &region, &operation)) {
+            self.note_stores();
             return Ok(None);
         }
         let mut operation = operation;

@@ -305,6 +305,7 @@ impl Engine {
 
     /// Returns the outcome of a flush of `target` (`None`: of all) once it has ended.
     pub fn poll_flush(&mut self, window: u64, target: Option<u32>) -> Option<Result<()>> {
+        self.order_stores();
         if let Err(error) = self.confirm_ended(window, target) {
             return Some(Err(error));
         }

@@ -46,9 +46,13 @@ fn recent(p: &mut Process, (handle, target): (usize, u32)) -> Option<&Recent> {
 /// Copies into a target's memory.
 #[inline(always)]
 pub fn put(p: &mut Process, of: (usize, u32), disp: i64, from: UserBuf) -> bool {
-    let Some(at) = recent(p, of) else { return false };
-    let Some(memory) = at.reach(disp, from.len()) else { return false };
+    let Some(rma) = p.rma() else { return false };
+    if !rma.recent().is(of.0, of.1) {
+        return false;
+    }
+    let Some(memory) = rma.recent().reach(disp, from.len()) else { return false };
     memory.copy_from(from);
+    rma.note_stores();
     true
 }
 
@@ -133,6 +137,7 @@ pub fn combine(
 ) -> bool {
     let Some((stack, slot)) = p.quick(handle) else { return false };
     let Some(op) = stack.protocols.rma.packed_op(op, datatype) else { return false };
+    stack.protocols.rma.note_stores();
     let window = stack.protocols.rma.at(slot);
     window.is_some_and(|window| window.combine_now((target, disp), op, operands, len, old))
 }
