@@ -132,14 +132,11 @@ impl Engine {
             return Ok(());
         }
         let is_meant = |rank: u32| target.is_none_or(|target| target == rank);
-        let dirty = state.targets.iter_mut().filter(|(rank, it)| it.is_dirty && is_meant(**rank));
-        let ranks: Vec<u32> = dirty
-            .map(|(&rank, target)| {
-                target.unacked += 1;
-                rank
-            })
-            .collect();
-        ranks.into_iter().try_for_each(|rank| self.send_step(window, rank, Step::FlushLocal))?;
+        let dirty = state.targets.iter().filter(|(rank, it)| it.is_dirty && is_meant(**rank));
+        let ranks: Vec<u32> = dirty.map(|(&rank, _)| rank).collect();
+        ranks
+            .into_iter()
+            .try_for_each(|rank| self.send_acknowledged(window, rank, Step::FlushLocal))?;
         self.settle(endpoint);
         Ok(())
     }

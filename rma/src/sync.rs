@@ -34,6 +34,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Sends a step that the other rank acknowledges. One that has failed never would.
+    pub(crate) fn send_acknowledged(&mut self, window: u64, rank: u32, step: Step) -> Result<()> {
+        self.check_alive(self.window(window)?.peer(rank)?)?;
+        self.window_mut(window)?.target(rank).unacked += 1;
+        self.send_step(window, rank, step)
+    }
+
     /// Takes a step of another rank.
     pub(crate) fn step_arrived(&mut self, from: Peer, header: &Header, body: &[u8]) {
         let Some(step) = Step::from_wire(header.collective as u8) else { return };
@@ -112,7 +119,8 @@ impl Engine {
         let state = self.window_mut(window)?;
         state.peer(target)?;
         state.epochs.lock(target, hold)?;
-        self.request_lock(endpoint, window, target, hold)
+        let requested = self.request_lock(endpoint, window, target, hold);
+        requested.inspect_err(|_| self.withdraw_lock(endpoint, window, Some(target)))
     }
 
     /// Begins MPI_Win_lock_all; [`Engine::poll_lock_all`] waits for it.
@@ -126,7 +134,26 @@ impl Engine {
         let state = self.window_mut(window)?;
         state.epochs.lock_all(hold)?;
         let size = state.size();
-        (0..size).try_for_each(|target| self.request_lock(endpoint, window, target, hold))
+        let requested =
+            (0..size).try_for_each(|target| self.request_lock(endpoint, window, target, hold));
+        requested.inspect_err(|_| self.withdraw_lock(endpoint, window, None))
+    }
+
+    /// Ends the epoch of a lock (`None`: of all locks) that cannot be had, and returns what it has
+    /// of it.
+    #[cold]
+    pub fn withdraw_lock<T: HybridGet>(
+        &mut self,
+        endpoint: &mut T,
+        window: u64,
+        target: Option<u32>,
+    ) {
+        // The caller has the error of the lock.
+        let _ = match target {
+            Some(target) => self.unlock(endpoint, window, target),
+            None => self.unlock_all(endpoint, window),
+        };
+        let _ = self.end_passive(window, target);
     }
 
     fn request_lock<T: HybridGet>(
@@ -282,8 +309,7 @@ impl Engine {
         let Some(used) = state.targets.get_mut(&target) else { return Ok(()) };
         if std::mem::take(&mut used.is_dirty) {
             used.unconfirmed = None;
-            used.unacked += 1;
-            self.send_step(window, target, Step::Flush)?;
+            self.send_acknowledged(window, target, Step::Flush)?;
         } else if used.unconfirmed.is_some() {
             self.confirm(window, target)?;
         } else {
@@ -373,11 +399,18 @@ impl Engine {
         let hold = state.epochs.held(target).or_else(|_| state.epochs.held_all())?;
         let (records, lock_by) = (state.records_of(target), state.lock_by);
         let used = state.target(target);
-        used.lock = LockState::None;
+        let lock = std::mem::take(&mut used.lock);
         if hold.nocheck {
             return self.flush(endpoint, window, target);
         }
         match records {
+            // Nobody begins what it was drawn for: those behind it wait for ever.
+            _ if matches!(lock, LockState::Ticket(_)) => {
+                self.shared_waits -= 1;
+                Ok(())
+            }
+            // A lock that was free is not recorded here.
+            _ if lock == LockState::None && hold.taken.is_none() => Ok(()),
             Some(records) if lock_by == LockBy::Memory => {
                 if records.give_back(hold.exclusive, hold.taken.unwrap_or(TakenBy::Ticket)) {
                     self.wake_all(window);
@@ -386,8 +419,7 @@ impl Engine {
             }
             _ => {
                 (used.is_dirty, used.unconfirmed) = (false, None);
-                used.unacked += 1;
-                self.send_step(window, target, Step::Unlock)?;
+                self.send_acknowledged(window, target, Step::Unlock)?;
                 self.settle(endpoint);
                 Ok(())
             }

@@ -70,6 +70,10 @@ static void wait_for_the_end(const char *when)
     MPI_Group victim = alone(VICTIM);
     if (strcmp(when, "queue") == 0 && rank == 0)
         SAME(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win), MPI_SUCCESS);
+    if (strcmp(when, "unlock") == 0)
+        SAME(MPI_Win_lock(MPI_LOCK_SHARED, VICTIM, 0, win), MPI_SUCCESS);
+    if (strcmp(when, "unlock_all") == 0)
+        SAME(MPI_Win_lock_all(0, win), MPI_SUCCESS);
     MPI_Barrier(MPI_COMM_WORLD);
     if (strcmp(when, "fence") == 0) {
         LOST(MPI_Win_fence(0, win));
@@ -85,10 +89,33 @@ static void wait_for_the_end(const char *when)
         int code = MPI_Put(local, COUNT, MPI_INT, VICTIM, 0, COUNT, MPI_INT, win);
         is_lost(code == MPI_SUCCESS ? MPI_Win_flush(VICTIM, win) : code, "MPI_Win_flush");
         MPI_Win_unlock_all(win);
+    } else if (strcmp(when, "unlock") == 0) {
+        /* Calls on its lock fail and leave nothing open, the others go on. */
+        SAME(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win), MPI_SUCCESS);
+        LOST(MPI_Recv(NULL, 0, MPI_INT, VICTIM, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        LOST(MPI_Win_unlock(VICTIM, win));
+        SAME(MPI_Win_flush_all(win), MPI_SUCCESS);
+        SAME(MPI_Win_unlock(0, win), MPI_SUCCESS);
+        for (int round = 0; round < 3; round++) {
+            LOST(MPI_Win_lock(MPI_LOCK_SHARED, VICTIM, 0, win));
+            LOST(MPI_Win_lock_all(0, win));
+            SAME(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win), MPI_SUCCESS);
+            put(0, 1);
+            SAME(MPI_Win_unlock(0, win), MPI_SUCCESS);
+        }
+    } else if (strcmp(when, "unlock_all") == 0) {
+        LOST(MPI_Recv(NULL, 0, MPI_INT, VICTIM, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        LOST(MPI_Win_unlock_all(win));
+        RAISES(MPI_ERR_RMA_SYNC, MPI_Win_unlock_all(win));
+        SAME(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win), MPI_SUCCESS);
+        put(0, 1);
+        SAME(MPI_Win_unlock(0, win), MPI_SUCCESS);
     } else if (strcmp(when, "held") == 0 || rank > 0) {
         int code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
         if (by_memory) {
             is_lost(code, "MPI_Win_lock");
+            /* It has left no epoch open. */
+            LOST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
             if (strcmp(when, "queue") == 0)
                 SAME(MPI_Send(NULL, 0, MPI_INT, 0, 3, MPI_COMM_WORLD), MPI_SUCCESS);
         } else {

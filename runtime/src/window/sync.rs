@@ -110,7 +110,8 @@ pub fn lock(handle: usize, target: u32, exclusive: bool, nocheck: bool) -> Resul
         check_locks(p, handle)?;
         engine(p, handle, |rma, endpoint, id| rma.lock(endpoint, id, target, exclusive, nocheck))
     })?;
-    wait(handle, WaitsFor::Lock, |rma, id| rma.poll_lock(id, target))
+    let locked = wait(handle, WaitsFor::Lock, |rma, id| rma.poll_lock(id, target));
+    locked.inspect_err(|_| withdraw_lock(handle, Some(target)))
 }
 
 /// Performs MPI_Win_lock_all.
@@ -120,7 +121,19 @@ pub fn lock_all(handle: usize, nocheck: bool) -> Result<()> {
         check_locks(p, handle)?;
         engine(p, handle, |rma, endpoint, id| rma.lock_all(endpoint, id, nocheck))
     })?;
-    wait(handle, WaitsFor::Lock, |rma, id| rma.poll_lock_all(id))
+    let locked = wait(handle, WaitsFor::Lock, |rma, id| rma.poll_lock_all(id));
+    locked.inspect_err(|_| withdraw_lock(handle, None))
+}
+
+/// Ends the epoch of a lock (`None`: of all locks) that a failed rank keeps from this one.
+#[cold]
+fn withdraw_lock(handle: usize, target: Option<u32>) {
+    let withdraw = |rma: &mut rma::Engine, endpoint: &mut Endpoint, id| {
+        rma.withdraw_lock(endpoint, id, target);
+        Ok(())
+    };
+    // The window is there: the lock has waited for it.
+    let _ = with(|p| engine(p, handle, withdraw));
 }
 
 fn check_locks(p: &Process, handle: usize) -> Result<()> {
@@ -137,15 +150,16 @@ fn check_locks(p: &Process, handle: usize) -> Result<()> {
 pub fn unlock(handle: usize, target: Option<u32>) -> Result<()> {
     with(|p| engine(p, handle, |rma, _, id| rma.check_unlock(id, target)))?;
     let flushed = complete_at(handle, target);
-    with(|p| {
+    let unlocked = with(|p| {
         engine(p, handle, |rma, endpoint, id| match target {
             Some(target) => rma.unlock(endpoint, id, target),
             None => rma.unlock_all(endpoint, id),
         })
-    })?;
+    });
+    // Also where a target has failed: the others acknowledge, and the epoch ends.
     let released = wait(handle, WaitsFor::Operations, |rma, id| rma.poll_flush(id, target));
     with(|p| engine(p, handle, |rma, _, id| rma.end_passive(id, target)))?;
-    flushed.and(released)
+    flushed.and(unlocked).and(released)
 }
 
 /// Completes all operations at a target (`None`: at all).
