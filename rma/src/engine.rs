@@ -17,6 +17,9 @@ use objects::{Class, Error, Result};
 /// The result of a post: an error if the peer has failed.
 pub(crate) type Posted<T> = std::result::Result<T, PeerFailed>;
 
+/// Most operations and frames that wait for space at a peer before further calls wait with them.
+const MAX_QUEUED: usize = 1024;
+
 /// One-sided communication of one process: all of its state but for the transports.
 pub struct Engine {
     pub(crate) windows: Windows,
@@ -33,6 +36,8 @@ pub struct Engine {
     pub(crate) quick_calls: u32,
     /// This process has stored into memory of others since it ran a full fence; see `direct`.
     pub(crate) has_stores: AtomicBool,
+    /// The peer for whose frames a call has found no space.
+    pub(crate) congested: Option<Peer>,
     pub(crate) recent_op: RecentOp,
 }
 
@@ -49,6 +54,7 @@ impl Engine {
             left: None,
             quick_calls: 0,
             has_stores: AtomicBool::new(false),
+            congested: None,
             recent_op: RecentOp::NONE,
         }
     }
@@ -119,6 +125,17 @@ impl Engine {
             Some(failed) => Err(Error::new(Class::ProcAborted, failed.to_string())),
             None => Ok(()),
         }
+    }
+
+    /// Takes the peer for whose frames the last call has found no space; a poll may return some.
+    #[inline]
+    pub fn take_congested(&mut self) -> Option<Peer> {
+        self.congested.take()
+    }
+
+    /// Returns true while so much waits for space at a peer that no more should be started.
+    pub fn is_full(&self, peer: Peer) -> bool {
+        self.outgoing.len(peer) > MAX_QUEUED
     }
 
     /// Posts what is queued, as far as there is space. Returns true if anything was posted.
@@ -258,7 +275,7 @@ impl Protocol for Engine {
 
     #[inline]
     fn take_poll_request(&mut self) -> bool {
-        false
+        self.congested.take().is_some()
     }
 
     fn work<T: HybridGet>(&mut self, endpoint: &mut T) -> bool {

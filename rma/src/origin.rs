@@ -127,6 +127,9 @@ impl Engine {
         }
         self.outgoing.push(peer, Item::Operation(id));
         self.settle(endpoint);
+        if self.outgoing.is_blocked(peer) {
+            self.congested = Some(peer);
+        }
         let is_pending = wanted && !self.operations.is_done(id);
         if wanted && !is_pending {
             self.operations.finish(id).transpose()?;

@@ -53,6 +53,16 @@ impl Outgoing {
         self.queues.entry(peer).or_default()
     }
 
+    /// Returns the number of items of a peer.
+    pub(crate) fn len(&self, peer: Peer) -> usize {
+        self.queues.get(&peer).map_or(0, |queue| queue.items.len())
+    }
+
+    /// Returns true if the last post to a peer found no space.
+    pub(crate) fn is_blocked(&self, peer: Peer) -> bool {
+        self.queues.get(&peer).is_some_and(|queue| queue.blocked)
+    }
+
     /// Returns true if there is nothing.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
