@@ -6,7 +6,7 @@
 //! frames of the target's transport. The operation has ended for the origin when all pieces are
 //! posted and all replies have arrived.
 
-use fabric::{Header, HybridGet, Kind, Peer, Post, RequestId, Transport};
+use fabric::{Header, HybridGet, Kind, Peer, Post, RequestId, Transport, UserBuf};
 use objects::op::BuiltinOp;
 use objects::{Area, Buffer, Class, Datatype, Error, Result};
 
@@ -316,10 +316,21 @@ fn direct(
     (disp, bytes): (i64, u64),
     element: Option<Element>,
 ) {
-    let at = || target_buffer(window, place, disp);
     match (access, element) {
-        (Access::Put(origin), _) => _ = at().copy_from(&origin),
-        (Access::Get(result), _) => _ = result.copy_from(&at()),
+        (Access::Put(origin), _) => match target_buffer(window, place, disp) {
+            Some(at) => _ = at.copy_from(&origin),
+            None => each_piece(window, place, (disp, bytes), |memory, at, piece| {
+                origin.pack(at, piece);
+                memory.write(0, piece);
+            }),
+        },
+        (Access::Get(result), _) => match target_buffer(window, place, disp) {
+            Some(at) => _ = result.copy_from(&at),
+            None => each_piece(window, place, (disp, bytes), |memory, at, piece| {
+                memory.read(0, piece);
+                result.unpack(at, piece);
+            }),
+        },
         (Access::Accumulate(op, origin), Some(element)) => {
             let mut data = vec![0; bytes as usize];
             origin.pack(0, &mut data);
@@ -348,13 +359,27 @@ fn direct(
     }
 }
 
-/// Returns the target's memory as a buffer; its range was checked.
-fn target_buffer(window: &Window, place: &Place, disp: i64) -> Buffer {
+/// Returns the target's memory as a buffer; its range was checked. `None` if it is in pieces.
+fn target_buffer(window: &Window, place: &Place, disp: i64) -> Option<Buffer> {
     let (low, high) = place.datatype.reach(place.count).unwrap_or((0, 0));
-    match window.locate_at(place.target, disp + low, (high - low) as usize) {
-        Some(memory) => Area::from(memory).buffer(-low, place.count, &place.datatype),
-        None => Buffer::EMPTY,
-    }
+    let memory = window.locate_at(place.target, disp + low, (high - low) as usize)?;
+    Some(Area::from(memory).buffer(-low, place.count, &place.datatype))
+}
+
+/// Passes each run of this rank's attached memory with its packed offset, and space for its bytes.
+fn each_piece(
+    window: &Window,
+    place: &Place,
+    (disp, bytes): (i64, u64),
+    mut work: impl FnMut(UserBuf, u64, &mut [u8]),
+) {
+    let mut piece = Vec::new();
+    let layout = layout(place, disp, (1, 1), bytes);
+    // All runs were checked.
+    let _ = target::each_run(window, layout.segments(), (1, 1), |memory, at| {
+        piece.resize(memory.len(), 0);
+        work(memory, at as u64, &mut piece);
+    });
 }
 
 /// Returns the layout of the target's memory, as far as `bytes` packed bytes go.
@@ -396,8 +421,22 @@ fn checked_disp(window: &Window, place: &Place) -> Result<i64> {
         .datatype
         .reach(place.count)
         .ok_or_else(|| Error::new(Class::RmaRange, "the target memory has more than 2^63 bytes"))?;
-    window.check_range(place.target, disp, reach)?;
-    Ok(disp)
+    match window.check_range(place.target, disp, reach) {
+        Err(_) if has_attached_runs(window, place, disp, reach) => Ok(disp),
+        checked => checked.map(|()| disp),
+    }
+}
+
+/// Returns whether this rank has attached all runs of a place in its own memory, though not what
+/// lies between them.
+fn has_attached_runs(window: &Window, place: &Place, disp: i64, (low, high): (i64, i64)) -> bool {
+    let is_own = window.is_dynamic() && place.target == window.rank;
+    let has_end = disp.checked_add(low).is_some() && disp.checked_add(high).is_some();
+    if !is_own || !has_end {
+        return false;
+    }
+    let layout = Layout::new(disp, place.count, &place.datatype, (1, 1));
+    target::each_run(window, layout.segments(), (1, 1), |_, _| {}).is_ok()
 }
 
 /// Returns the element type of an accumulate to which its operation applies.

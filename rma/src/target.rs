@@ -145,7 +145,7 @@ fn total(segments: &[Segment]) -> Option<u64> {
 
 /// Passes the memory of each run of bytes with the packed offset of its begin. All runs are checked
 /// before the first is passed.
-fn each_run(
+pub(crate) fn each_run(
     window: &Window,
     segments: &[Segment],
     (size, extent): (usize, usize),

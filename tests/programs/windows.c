@@ -154,6 +154,53 @@ static void adjoining(MPI_Win win, int next, int before)
     MPI_Win_detach(win, memory + 3);
 }
 
+/* A type whose runs lie in two attached pieces, with memory between them that is not attached. */
+static void pieces(MPI_Win win, int next, int before)
+{
+    int memory[9] = {0}, found[5] = {0}, values[5], ones[5] = {1, 1, 1, 1, 1};
+    int lengths[2] = {2, 3}, last;
+    MPI_Aint mine, theirs;
+    MPI_Get_address(memory, &mine);
+    MPI_Win_attach(win, memory, 2 * sizeof(int));
+    MPI_Win_attach(win, memory + 6, 3 * sizeof(int));
+    MPI_Sendrecv(&mine, 1, MPI_AINT, before, 0, &theirs, 1, MPI_AINT, next, 0, MPI_COMM_WORLD,
+        MPI_STATUS_IGNORE);
+    for (int other = 0; other < 2; other++) {
+        int target = other ? next : rank;
+        MPI_Aint base = other ? theirs : mine, at[2] = {base, MPI_Aint_add(base, 6 * sizeof(int))};
+        MPI_Datatype both;
+        MPI_Type_create_hindexed(2, lengths, at, MPI_INT, &both);
+        MPI_Type_commit(&both);
+        for (int i = 0; i < 5; i++)
+            values[i] = 100 * target + i;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
+        SAME(MPI_Put(values, 5, MPI_INT, target, 0, 1, both, win), MPI_SUCCESS);
+        MPI_Win_flush(target, win);
+        SAME(MPI_Accumulate(ones, 5, MPI_INT, target, 0, 1, both, MPI_SUM, win), MPI_SUCCESS);
+        MPI_Win_flush(target, win);
+        SAME(MPI_Get(found, 5, MPI_INT, target, 0, 1, both, win), MPI_SUCCESS);
+        MPI_Win_unlock(target, win);
+        for (int i = 0; i < 5; i++)
+            SAME(found[i], values[i] + 1);
+        MPI_Type_free(&both);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (last = 2; last < 6; last++)
+        SAME(memory[last], 0);
+    /* One run is not attached: nothing changes. */
+    MPI_Aint at[2] = {mine, MPI_Aint_add(mine, 4 * sizeof(int))};
+    MPI_Datatype beyond;
+    MPI_Type_create_hindexed(2, lengths, at, MPI_INT, &beyond);
+    MPI_Type_commit(&beyond);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
+    RAISES(MPI_ERR_RMA_RANGE, MPI_Put(ones, 5, MPI_INT, rank, 0, 1, beyond, win));
+    MPI_Win_unlock(rank, win);
+    SAME(memory[0], 100 * rank + 1);
+    MPI_Type_free(&beyond);
+    MPI_Win_detach(win, memory);
+    MPI_Win_detach(win, memory + 6);
+}
+
 static void dynamic(void)
 {
     MPI_Win win;
@@ -192,6 +239,7 @@ static void dynamic(void)
     later = MPI_Win_unlock(next, win);
     RAISES(MPI_ERR_RMA_RANGE, code != MPI_SUCCESS ? code : later);
     adjoining(win, next, before);
+    pieces(win, next, before);
     free_window(&win);
 }
 
