@@ -68,7 +68,8 @@ impl Process {
             }
             State::Rma(id) => {
                 let Some(result) = self.core()?.stack.rma().0.finish(id) else { return Ok(()) };
-                Outcome { status: Status::empty(), error: result.err() }
+                let error = result.err().map(|error| error.on(comm));
+                Outcome { status: Status::empty(), error }
             }
             State::Collective(id) => {
                 let Some(result) = self.core()?.collectives.finish(id) else { return Ok(()) };

@@ -47,10 +47,11 @@ pub fn raise(call: &'static str, on: RaiseOn, error: Error) -> c_int {
     }
 }
 
-/// Returns the object of a handle that an error names: a communicator or a file.
+/// Returns the object of a handle that an error names: a communicator, a window or a file.
 fn object_of(handle: usize) -> RaiseOn {
     match HandleKind::of(handle as u64) {
         Some(HandleKind::File) => RaiseOn::File(handle),
+        Some(HandleKind::Win) => RaiseOn::Win(handle),
         _ => RaiseOn::Comm(handle),
     }
 }

@@ -21,7 +21,8 @@ use crate::partitions::{PartitionedReceive, PartitionedSend};
 
 /// An MPI request.
 pub struct Request {
-    /// The communicator it was made on: its error handler is the one to call.
+    /// The communicator it was made on, or the file or window that it accesses: the error handler
+    /// of that is the one to call.
     pub comm: usize,
     /// Its state.
     pub state: State,
@@ -43,7 +44,7 @@ pub enum State {
     Flush(usize),
     /// A running collective.
     Collective(CollectiveId),
-    /// A nonblocking access to a file; `comm` is then the handle of the file.
+    /// A nonblocking access to a file.
     File(Arc<io::Pending>),
     /// An active end of a partitioned transfer; see [`Persistent`].
     Partitioned,

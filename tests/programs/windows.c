@@ -238,6 +238,12 @@ static void dynamic(void)
     code = MPI_Fetch_and_op(&value, &value, MPI_INT, next, 64, MPI_SUM, win);
     later = MPI_Win_unlock(next, win);
     RAISES(MPI_ERR_RMA_RANGE, code != MPI_SUCCESS ? code : later);
+    /* The handlers of communicators would end the job. */
+    MPI_Request request;
+    MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+    code = MPI_Rget(&value, 1, MPI_INT, next, 64, 1, MPI_INT, win, &request);
+    RAISES(MPI_ERR_RMA_RANGE, code != MPI_SUCCESS ? code : MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MPI_Win_unlock(next, win);
     adjoining(win, next, before);
     pieces(win, next, before);
     free_window(&win);
