@@ -7,7 +7,8 @@
 //! frame is first; of passive epochs those are seen whose accesses overlap in time.
 //!
 //! An access that the program may know to be complete before any flush, that is a request which
-//! returns data, travels in frames after its announcement, and is compared but not kept open.
+//! returns data, travels in frames after its announcement, and is compared but not kept open. So do
+//! all accumulates travel, since those of one origin are done in order; but they are kept open.
 
 use fabric::{Header, HybridGet, Kind, Peer};
 use objects::Result;
@@ -105,7 +106,8 @@ impl Engine {
             self.outgoing.push(peer, Item::Frame(header, body.into()));
         }
         self.settle(endpoint);
-        Ok(is_brief && !is_own && !operation.layout.is_end(Cursor::default()))
+        let travels = (is_brief || operation.is_accumulate()) && !is_own;
+        Ok(travels && !operation.layout.is_end(Cursor::default()))
     }
 
     /// Takes an announcement.

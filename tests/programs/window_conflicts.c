@@ -245,6 +245,27 @@ static void attached(void)
     MPI_Win_free(&win);
 }
 
+/* Accumulates of one origin are done in order, also those with a request beside others. */
+static void ordered(void)
+{
+    MPI_Win win;
+    long one = 1, old[2], *base;
+    MPI_Win_allocate(4 * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_lock_all(0, win);
+    for (int round = 0; rank == 0 && round < 50; round++) {
+        MPI_Request request;
+        MPI_Rget_accumulate(&one, 1, MPI_LONG, old, 1, MPI_LONG, ranks - 1, 3, 1, MPI_LONG, MPI_SUM, win, &request);
+        MPI_Accumulate(&one, 1, MPI_LONG, ranks - 1, 3, 1, MPI_LONG, MPI_SUM, win);
+        MPI_Fetch_and_op(&one, old + 1, MPI_LONG, ranks - 1, 3, MPI_SUM, win);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Win_flush(ranks - 1, win);
+        SAME(old[0], 3 * round);
+        SAME(old[1], 3 * round + 2);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -258,6 +279,7 @@ int main(int argc, char **argv)
         started();
         locked();
         attached();
+        ordered();
     }
     return finish();
 }
