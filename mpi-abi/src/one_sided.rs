@@ -4,7 +4,7 @@ mod at_once;
 
 use std::os::raw::{c_int, c_void};
 
-use fabric::{OneSided, UserBuf};
+use fabric::OneSided;
 use objects::op::{BuiltinOp, Primitive};
 use objects::{Buffer, Class, Datatype, Error, Op, Result};
 use rma::{Access, Place};
@@ -12,7 +12,7 @@ use runtime::window::fence::fence;
 use runtime::window::{access, quick, sync};
 use runtime::{Process, with};
 
-use self::at_once::{alike, combine_now, equal, get_accumulate_now, one_element};
+use self::at_once::{alike, combine_now, equal, get_accumulate_now, one_element, swapped};
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Win};
 use crate::args::{buffer, checked_count, null_argument, put as store};
 use crate::constants::{
@@ -159,7 +159,7 @@ pub(crate) unsafe fn put(
     // SAFETY: the user's buffer, passed on.
     if let Some(memory) = unsafe { alike(origin_addr, sides) }
         && with(|p| {
-            quick::aim(p, of) && quick::put(p, of, target_disp, memory)
+            quick::aim(p, of, target_disp, memory.len()) && quick::put(p, of, target_disp, memory)
                 || quick::defer(p, of, target_disp, OneSided::Put(memory))
         })
     {
@@ -212,7 +212,7 @@ pub(crate) unsafe fn get(
     // SAFETY: the user's buffer, passed on.
     if let Some(memory) = unsafe { alike(origin_addr.cast_const(), sides) }
         && with(|p| {
-            quick::aim(p, of) && quick::get(p, of, target_disp, memory)
+            quick::aim(p, of, target_disp, memory.len()) && quick::get(p, of, target_disp, memory)
                 || quick::defer(p, of, target_disp, OneSided::Get(memory))
         })
     {
@@ -485,15 +485,10 @@ pub(crate) unsafe fn compare_and_swap_now(
     target_disp: MPI_Aint,
     win: MPI_Win,
 ) -> bool {
-    let size = Datatype::integer_size(datatype.0);
-    let addresses = [origin_addr, compare_addr, result_addr.cast_const()];
-    if size == 0 || addresses.iter().any(|address| address.is_null()) {
-        return false;
-    }
-    // SAFETY: the user's buffers of one element.
-    let [new, expected, old] =
-        addresses.map(|address| unsafe { UserBuf::new(address.cast_mut().cast(), size) });
-    quick::swap(p, (win.0, target_rank as u32), target_disp, (expected, new), old)
+    // SAFETY: the user's buffers, passed on.
+    let values = unsafe { swapped(origin_addr, compare_addr, result_addr, datatype) };
+    let Some((values, old)) = values else { return false };
+    quick::swap(p, (win.0, target_rank as u32), target_disp, values, old)
 }
 
 pub(crate) unsafe fn compare_and_swap(
@@ -505,22 +500,15 @@ pub(crate) unsafe fn compare_and_swap(
     target_disp: MPI_Aint,
     win: MPI_Win,
 ) -> Result<()> {
-    let again = |p: &mut Process| {
-        // SAFETY: the user's buffers, passed on.
-        unsafe {
-            compare_and_swap_now(
-                p,
-                origin_addr,
-                compare_addr,
-                result_addr,
-                datatype,
-                target_rank,
-                target_disp,
-                win,
-            )
-        }
-    };
-    if with(|p| quick::aim(p, (win.0, target_rank as u32)) && again(p)) {
+    let of = (win.0, target_rank as u32);
+    // SAFETY: the user's buffers, passed on.
+    let values = unsafe { swapped(origin_addr, compare_addr, result_addr, datatype) };
+    if let Some((values, old)) = values
+        && with(|p| {
+            quick::aim(p, of, target_disp, old.len())
+                && quick::swap(p, of, target_disp, values, old)
+        })
+    {
         return Ok(());
     }
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };

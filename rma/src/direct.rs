@@ -56,12 +56,24 @@ impl Engine {
     }
 
     /// Makes a target of the window in a slot, whose handle is no other window's, the one that was
-    /// accessed last. `accesses`: it is about to be accessed, which may begin the epoch of a fence.
+    /// accessed last. `accesses`: the displacement and length, bytes, of what is about to be
+    /// accessed, which may begin the epoch of a fence.
     #[inline(never)]
-    pub fn remember(&mut self, slot: u32, handle: usize, target: u32, accesses: bool) {
-        let begins = |window: &Window| window.epochs.begins_fence() && window.is_direct_at(target);
-        if accesses && self.windows.at(slot).is_some_and(begins) {
-            let _ = self.windows.at_mut(slot).map(|window| window.epochs.access(target));
+    pub fn remember(
+        &mut self,
+        slot: u32,
+        handle: usize,
+        target: u32,
+        accesses: Option<(i64, usize)>,
+    ) {
+        let begins = |window: &Window| {
+            window.epochs.begins_fence()
+                && accesses.is_some_and(|(disp, len)| window.part_at(target, disp, len).is_some())
+        };
+        if self.windows.at(slot).is_some_and(begins)
+            && let Some(window) = self.windows.at_mut(slot)
+        {
+            window.epochs.begin_access();
         }
         let window = self.windows.at(slot);
         let recent = window.and_then(|window| Recent::of(window, slot, handle, target));
@@ -248,14 +260,14 @@ impl Window {
     /// epoch allows to access them.
     #[inline(always)]
     fn reach(&self, target: u32, disp: i64, len: usize) -> Option<UserBuf> {
-        let remote = self.remotes.get(target as usize)?;
-        let part = part_of(remote.direct?, remote.unit as usize, disp, len)?;
-        self.epochs.reach().accesses(target).then_some(part)
+        self.part_at(target, disp, len).filter(|_| self.epochs.reach().accesses(target))
     }
 
-    /// Returns whether this process maps the memory of a rank, if there is such a rank.
-    fn is_direct_at(&self, rank: u32) -> bool {
-        self.remotes.get(rank as usize).is_some_and(|remote| remote.direct.is_some())
+    /// Returns `len` bytes of a target at `disp` of its units, if this process maps them.
+    #[inline(always)]
+    fn part_at(&self, target: u32, disp: i64, len: usize) -> Option<UserBuf> {
+        let remote = self.remotes.get(target as usize)?;
+        part_of(remote.direct?, remote.unit as usize, disp, len)
     }
 
     /// Returns true if a flush of the target is right and has nothing to wait for.

@@ -204,8 +204,8 @@ impl Epochs {
         self.is_idle = true;
     }
 
-    /// Checks an access to `target`, and begins the fence epoch if that is the one.
-    pub(crate) fn access(&mut self, target: u32) -> Result<()> {
+    /// Checks that an epoch allows to access `target`.
+    pub(crate) fn check_access(&self, target: u32) -> Result<()> {
         if self.lock_all.is_some() || self.find(target).is_ok() {
             return Ok(());
         }
@@ -230,9 +230,17 @@ impl Epochs {
                  MPI_Win_lock or MPI_Win_lock_all first"
             )));
         }
-        self.fence = Fence::Used;
-        self.renew();
         Ok(())
+    }
+
+    /// Begins the fence epoch with an access, if that is the one which allows it.
+    pub(crate) fn begin_access(&mut self) {
+        let has_other =
+            self.lock_all.is_some() || !self.locks().is_empty() || self.started.is_some();
+        if self.fence == Fence::Open && !has_other {
+            self.fence = Fence::Used;
+            self.renew();
+        }
     }
 
     /// Returns the kind of the epoch in which `target` is accessed.
@@ -429,6 +437,12 @@ mod tests {
 
     const SHARED: Hold = Hold { exclusive: false, nocheck: false, taken: None };
 
+    fn access(epochs: &mut Epochs, target: u32) -> Result<()> {
+        epochs.check_access(target)?;
+        epochs.begin_access();
+        Ok(())
+    }
+
     /// Whether the reach has accesses to, and flushes of, ranks 1 and 2.
     fn reaches(epochs: &Epochs) -> [bool; 4] {
         let reach = epochs.reach();
@@ -441,7 +455,7 @@ mod tests {
         assert_eq!(reaches(&epochs), [false; 4]);
         epochs.fence(false);
         assert_eq!(reaches(&epochs), [false; 4], "the first access begins the epoch");
-        epochs.access(1).unwrap();
+        access(&mut epochs, 1).unwrap();
         assert_eq!(reaches(&epochs), [true, true, false, false]);
         assert!(!epochs.is_idle());
         epochs.fence(true);
@@ -449,7 +463,7 @@ mod tests {
         epochs.lock(1, SHARED).unwrap();
         assert_eq!(reaches(&epochs), [true, false, true, false]);
         epochs.lock(2, SHARED).unwrap();
-        assert!(!reaches(&epochs)[0] && epochs.access(2).is_ok());
+        assert!(!reaches(&epochs)[0] && access(&mut epochs, 2).is_ok());
         epochs.unlock(1);
         assert_eq!(reaches(&epochs), [false, true, false, true]);
         epochs.unlock(2);
@@ -483,22 +497,22 @@ mod tests {
     #[test]
     fn accesses_need_an_epoch_that_has_their_target() {
         let mut epochs = Epochs::default();
-        assert_eq!(epochs.access(1).unwrap_err().class(), Class::RmaSync);
+        assert_eq!(access(&mut epochs, 1).unwrap_err().class(), Class::RmaSync);
         epochs.fence(false);
-        epochs.access(1).unwrap();
+        access(&mut epochs, 1).unwrap();
         assert!(epochs.lock(2, SHARED).is_err(), "the fence epoch has an access");
         epochs.fence(true);
-        assert!(epochs.access(1).is_err());
+        assert!(access(&mut epochs, 1).is_err());
         epochs.lock(2, SHARED).unwrap();
         epochs.lock(3, SHARED).unwrap();
-        assert!(epochs.access(1).is_err() && epochs.access(3).is_ok());
+        assert!(access(&mut epochs, 1).is_err() && access(&mut epochs, 3).is_ok());
         assert!(epochs.check_fence().is_err() && epochs.lock_all(SHARED).is_err());
         assert!(epochs.check_passive(Some(1), "MPI_Win_flush").is_err());
         assert!(epochs.check_free().is_err());
         epochs.unlock(2);
         epochs.unlock(3);
         epochs.start(vec![0, 4]).unwrap();
-        assert!(epochs.access(4).is_ok() && epochs.access(3).is_err());
+        assert!(access(&mut epochs, 4).is_ok() && access(&mut epochs, 3).is_err());
         epochs.complete().unwrap();
         assert!(epochs.complete().is_err() && epochs.check_post().is_ok());
         epochs.post(vec![1]);
@@ -512,7 +526,7 @@ mod tests {
         let mut epochs = Epochs::default();
         epochs.fence(false);
         epochs.lock(0, SHARED).unwrap();
-        epochs.access(0).unwrap();
+        access(&mut epochs, 0).unwrap();
         epochs.unlock(0);
         epochs.check_fence().unwrap();
         epochs.lock_all(SHARED).unwrap();

@@ -64,9 +64,11 @@ impl Engine {
         }
         let is_first = window.deferred.waiting.is_empty();
         // An error of the epoch is found by the general path.
-        if is_first && window.deferred.skips(target) || window.epochs.access(target).is_err() {
+        if is_first && window.deferred.skips(target) || window.epochs.check_access(target).is_err()
+        {
             return Deferral::Refused;
         }
+        window.epochs.begin_access();
         (window.deferred.target, window.deferred.is_get) = (target, is_get);
         window.deferred.add(mailbox, entry, what);
         window.has_frames = true;

@@ -61,7 +61,7 @@ impl Engine {
     ) -> Result<Option<RequestId>> {
         let state = self.windows.get_mut(&window).ok_or_else(|| Error::internal("no window"))?;
         let peer = state.peer(place.target)?;
-        state.epochs.access(place.target)?;
+        state.epochs.check_access(place.target)?;
         let disp = checked_disp(state, place)?;
         let element = match &access {
             Access::Put(_) | Access::Get(_) => None,
@@ -72,6 +72,7 @@ impl Engine {
             Access::Swap(..) => Some(checked_swap(&place.datatype)?),
         };
         let bytes = moved_bytes(&access, place)?;
+        state.epochs.begin_access();
         let state = if state.check.is_some() {
             let (access, element) = (access.clone(), element.clone());
             let operation = prepare(window, access, place, (disp, bytes), element, wanted);

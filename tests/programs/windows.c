@@ -276,6 +276,17 @@ static void misuse(void)
     RAISES(MPI_ERR_OP, MPI_Accumulate(&value, 1, MPI_FLOAT, 0, 0, 1, MPI_FLOAT, MPI_BAND, win));
     MPI_Put(&value, 1, MPI_INT, MPI_PROC_NULL, -7, 1, MPI_INT, win);
     MPI_Win_unlock_all(win);
+    /* An access that is refused begins no fence epoch. */
+    MPI_Win_fence(0, win);
+    RAISES(MPI_ERR_RMA_RANGE, MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, win));
+    RAISES(MPI_ERR_RMA_RANGE, MPI_Get(&value, 2, MPI_INT, 0, 3, 2, MPI_INT, win));
+    RAISES(MPI_ERR_OP, MPI_Accumulate(&value, 1, MPI_FLOAT, 0, 0, 1, MPI_FLOAT, MPI_BAND, win));
+    RAISES(MPI_ERR_TYPE, MPI_Compare_and_swap(&value, &value, &value, MPI_FLOAT, 0, 0, win));
+    SAME(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win), MPI_SUCCESS);
+    MPI_Win_unlock(0, win);
+    MPI_Get(&value, 1, MPI_INT, 0, 3, 1, MPI_INT, win);
+    RAISES(MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win));
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
     freed = win;
     MPI_Win_free(&win);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

@@ -654,13 +654,13 @@ fn the_locks_of_all_targets_are_taken_together_or_not_at_all() {
 
 /// Takes a lock at once, in the only window of an engine.
 fn lock_now(engine: &mut Engine, target: u32, exclusive: bool) -> bool {
-    engine.remember(0, ID as usize, target, false);
+    engine.remember(0, ID as usize, target, None);
     engine.lock_now(ID as usize, target, exclusive)
 }
 
 /// Returns a lock at once, in the only window of an engine.
 fn unlock_now(engine: &mut Engine, target: u32) -> Unlocked {
-    engine.remember(0, ID as usize, target, false);
+    engine.remember(0, ID as usize, target, None);
     engine.unlock_now(ID as usize, target)
 }
 

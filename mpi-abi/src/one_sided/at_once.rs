@@ -4,6 +4,7 @@
 use std::os::raw::c_void;
 
 use fabric::UserBuf;
+use objects::Datatype;
 use objects::op::{BuiltinOp, Primitive};
 use runtime::Process;
 use runtime::window::quick;
@@ -50,7 +51,8 @@ pub(super) fn combine_now(
 ) -> bool {
     let (primitive, size) = Primitive::of_handles(op.0, datatype.0);
     if size == len
-        && quick::aim(p, of)
+        && primitive != Primitive::Other
+        && quick::aim(p, of, disp, len)
         && quick::change(p, of, disp, (primitive, operands), len, old)
     {
         return true;
@@ -80,6 +82,26 @@ pub(super) unsafe fn one_element(
         let operand = UserBuf::new(origin_addr.cast_mut().cast(), size);
         (operand, UserBuf::new(result_addr.cast(), size))
     })
+}
+
+/// Returns the expected and the new value of MPI_Compare_and_swap, and where the old one goes;
+/// `None` if the general path has to look at them.
+#[inline(always)]
+pub(super) unsafe fn swapped(
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+) -> Option<((UserBuf, UserBuf), UserBuf)> {
+    let size = Datatype::integer_size(datatype.0);
+    let addresses = [origin_addr, compare_addr, result_addr.cast_const()];
+    if size == 0 || addresses.iter().any(|address| address.is_null()) {
+        return None;
+    }
+    // SAFETY: the user's buffers of one element.
+    let [new, expected, old] =
+        addresses.map(|address| unsafe { UserBuf::new(address.cast_mut().cast(), size) });
+    Some(((expected, new), old))
 }
 
 /// Does MPI_Get_accumulate of adjacent elements at once; false if the general path has to.

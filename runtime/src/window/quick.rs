@@ -25,14 +25,14 @@ impl Process {
     }
 }
 
-/// Makes a target that is about to be accessed the one that was accessed last. False if this
-/// process does not map its memory, or no epoch allows to access it.
-pub fn aim(p: &mut Process, (handle, target): (usize, u32)) -> bool {
+/// Makes a target, of which `len` bytes are about to be accessed at once, the one that was accessed
+/// last. False if this process does not map its memory, or no epoch allows to access it.
+pub fn aim(p: &mut Process, (handle, target): (usize, u32), disp: i64, len: usize) -> bool {
     if recent(p, (handle, target)).is_some() {
         return true;
     }
     let Some((stack, slot)) = p.quick(handle) else { return false };
-    stack.protocols.rma.remember(slot, handle, target, true);
+    stack.protocols.rma.remember(slot, handle, target, Some((disp, len)));
     recent(p, (handle, target)).is_some()
 }
 
@@ -122,7 +122,8 @@ pub fn change_all(
     (primitive, operands): (Primitive, UserBuf),
     size: usize,
 ) -> bool {
-    aim(p, of) && recent(p, of).is_some_and(|at| at.change_all(disp, primitive, operands, size))
+    aim(p, of, disp, operands.len())
+        && recent(p, of).is_some_and(|at| at.change_all(disp, primitive, operands, size))
 }
 
 /// Combines `len` bytes of adjacent elements in a target's memory, by the handles of a predefined
@@ -175,7 +176,7 @@ pub fn lock_all(p: &mut Process, handle: usize) -> bool {
 pub fn lock_any(p: &mut Process, (handle, target): (usize, u32), exclusive: bool) -> bool {
     let Some((stack, slot)) = p.quick(handle) else { return false };
     stack.wake_waiters();
-    stack.protocols.rma.remember(slot, handle, target, false);
+    stack.protocols.rma.remember(slot, handle, target, None);
     let is_taken = stack.protocols.rma.lock_now(handle, target, exclusive);
     if !is_taken {
         stack.wake_waiters();
@@ -191,7 +192,7 @@ pub fn unlock_any(p: &mut Process, (handle, target): (usize, u32)) -> bool {
         return true;
     }
     let unlock = |rma: &mut Engine| {
-        rma.remember(slot, handle, target, false);
+        rma.remember(slot, handle, target, None);
         rma.unlock_now(handle, target)
     };
     let unlocked = unlock(&mut stack.protocols.rma);
