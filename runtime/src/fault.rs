@@ -24,7 +24,7 @@ pub(crate) fn outcome(p: &Process, completion: Completion) -> Outcome {
 
 /// Returns the error of a finished message; a signature that differs is reported instead.
 #[cold]
-fn judge(p: &Process, comm: usize, fault: &Fault) -> Option<Error> {
+pub(crate) fn judge(p: &Process, comm: usize, fault: &Fault) -> Option<Error> {
     if let Fault::Signature { source, tag, types, .. } = fault {
         signatures::report(p, &name(p, comm), *source, *tag, types);
         return None;

@@ -60,7 +60,7 @@ impl Process {
             }
             _ => (None, None),
         };
-        let fault = fault.map(|fault| fault::explain(self, comm, &fault));
+        let fault = fault.and_then(|fault| fault::judge(self, comm, &fault));
         outcome.error = error.map(|error| error.on(comm)).or(fault);
         Ok(outcome)
     }

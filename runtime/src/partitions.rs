@@ -340,7 +340,12 @@ impl PartitionedReceive {
 
     /// Takes the first fault of this start.
     pub(crate) fn take_fault(&mut self) -> Option<Box<Fault>> {
-        self.fault.take().or_else(|| self.refused.clone())
+        let mut fault = self.fault.take().or_else(|| self.refused.clone());
+        if let Some(Fault::Signature { tag, .. }) = fault.as_deref_mut() {
+            // The program does not know of the tag that the partition had.
+            *tag = self.remote.tag;
+        }
+        fault
     }
 
     /// Returns the error of a sender that sends more than there is space for.

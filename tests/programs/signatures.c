@@ -49,6 +49,32 @@ static void transfer(int way, int sends, MPI_Datatype sent, int receives, MPI_Da
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* The same in a partitioned transfer of types with gaps. */
+static void partitioned(MPI_Datatype sent, MPI_Datatype received)
+{
+    int last;
+    MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Comm_size(MPI_COMM_WORLD, &last);
+    last--;
+    if (rank == last) {
+        memset(to, 0, sizeof to);
+        MPI_Precv_init(to, 2, 3, received, 0, 7, MPI_COMM_WORLD, MPI_INFO_NULL, request);
+        MPI_Start(request);
+    }
+    if (rank == 0) {
+        MPI_Psend_init(from, 2, 3, sent, last, 7, MPI_COMM_WORLD, MPI_INFO_NULL, request + 1);
+        MPI_Start(request + 1);
+        MPI_Pready_range(0, 1, request[1]);
+    }
+    MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+    if (rank == last)
+        CHECK(to[0] == from[0], "partitioned: %d arrived, not %d", to[0], from[0]);
+    for (int side = 0; side < 2; side++)
+        if (request[side] != MPI_REQUEST_NULL)
+            MPI_Request_free(request + side);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static MPI_Datatype structure(MPI_Datatype first, MPI_Datatype second)
 {
     int lengths[2] = {1, 1};
@@ -90,6 +116,7 @@ int main(int argc, char **argv)
                 transfer(way, many / 4 + 1, mixed, many / 4 + 1, turned);
             }
         }
+    partitioned(mixed, differ ? turned : mixed);
     MPI_Buffer_detach(attached, &differ);
     MPI_Type_free(&rows);
     MPI_Type_free(&mixed);
