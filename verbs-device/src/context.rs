@@ -101,9 +101,10 @@ impl Context {
 
 /// Carries out what a test wants of the open devices of this process: words as in the options
 /// change them; `device=NAME` restricts the words after it to one device; `down=PORT`, `up=PORT`
-/// and `move=PORT` change a port, `second=PORT` gives it a second address, `fatal=1` lets the
-/// device fail, `remove=1` removes it, `dump=1` prints the state (from a debugger, in a process
-/// that hangs). Returns false if a word is unknown.
+/// and `move=PORT` change a port, `second=PORT` gives it a second address, `withdraw=PORT` and
+/// `restore=PORT` take its IPv4 address and give it back, `fatal=1` lets the device fail,
+/// `remove=1` removes it, `dump=1` prints the state (from a debugger, in a process that hangs).
+/// Returns false if a word is unknown.
 pub(crate) fn control(text: &str) -> bool {
     let mut only = None;
     text.split_whitespace().all(|word| match word.split_once('=') {
@@ -142,6 +143,10 @@ impl Engine {
             }
             ("second", Some(port)) => {
                 port.has_second = true;
+                kinds.push(event::GID_CHANGE);
+            }
+            ("withdraw" | "restore", Some(port)) => {
+                port.is_withdrawn = what == "withdraw";
                 kinds.push(event::GID_CHANGE);
             }
             ("dump", _) => eprintln!("{}", self.dump()),

@@ -75,8 +75,8 @@ pub(crate) fn receive(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: In
     engine.push(qp.recv_cq, wc, 0, now);
 }
 
-/// Returns whether an address is complete for the port of `qp`.
+/// Returns whether this port takes an address.
 pub(crate) fn is_valid(engine: &Engine, port: u8, address: &AhAttr) -> bool {
     let port = engine.ports.get(usize::from(port).wrapping_sub(1));
-    port.is_some_and(|port| address.is_global != 0 || !port.needs_route())
+    port.is_some_and(|port| port.can_reach(address))
 }

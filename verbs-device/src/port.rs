@@ -22,6 +22,8 @@ pub(crate) struct Port {
     pub(crate) generation: u8,
     /// The port has a second IPv4 address, in the entries of the table that come first.
     pub(crate) has_second: bool,
+    /// The IPv4 address is withdrawn; the address of the link stays.
+    pub(crate) is_withdrawn: bool,
     pub(crate) is_up: bool,
     pub(crate) pkeys: Vec<u16>,
 }
@@ -29,7 +31,8 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new(node: u16, number: u8, link: Link, pkeys: Vec<u16>) -> Port {
         let id = (node * PORTS + u16::from(number) - 1) % IDS;
-        Port { id, link, generation: 0, has_second: false, is_up: true, pkeys }
+        let (has_second, is_withdrawn) = (false, false);
+        Port { id, link, generation: 0, has_second, is_withdrawn, is_up: true, pkeys }
     }
 
     fn is_ethernet(&self) -> bool {
@@ -57,11 +60,22 @@ impl Port {
             (false, 0) => (local, gid_type::IB),
             (true, 0) => (local, gid_type::ROCE_V1),
             (true, 1) => (local, gid_type::ROCE_V2),
-            (true, 2) => (ipv4, gid_type::ROCE_V1),
-            (true, 3) => (ipv4, gid_type::ROCE_V2),
+            (true, 2) if !self.is_withdrawn => (ipv4, gid_type::ROCE_V1),
+            (true, 3) if !self.is_withdrawn => (ipv4, gid_type::ROCE_V2),
             _ => return None,
         };
         Some(GidEntry { gid: Gid { raw }, gid_index: index, gid_type, ..GidEntry::default() })
+    }
+
+    /// Returns whether the port can send to an address. The kernel asks its routes for the way to a
+    /// RoCE address, and has none between two families.
+    pub(crate) fn can_reach(&self, address: &AhAttr) -> bool {
+        if address.is_global == 0 {
+            return !self.needs_route();
+        }
+        let is_ipv4 = |gid: &Gid| gid.raw[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+        let source = self.gid(address.grh.sgid_index.into());
+        source.is_some_and(|source| is_ipv4(&source.gid) == is_ipv4(&address.grh.dgid))
     }
 
     /// Fills the attributes that a program reads.

@@ -64,8 +64,9 @@ impl Port {
     }
 
     /// Takes over the port's addresses as they are now. The GID stays the same while the table has
-    /// it, whatever else is added. Returns whether the addresses have changed; an error if there is
-    /// none now.
+    /// it, whatever else is added, and is replaced only by one that peers
+    /// [reach as well](Self::may_become). Returns whether the addresses have changed; an error if
+    /// there is none now.
     pub(crate) fn readdress(&mut self, settings: &Settings) -> Result<bool, Unavailable> {
         let (context, device) = (Arc::clone(&self.context), self.device.clone());
         let attr = context
@@ -76,7 +77,10 @@ impl Port {
             |entry: &GidEntry| (entry.gid, entry.gid_type) == (self.address.gid, self.gid_type);
         let (entry, index) = match current.filter(is_same) {
             Some(entry) => (entry, self.gid_index),
-            None => find_gid(&context, &device, self.number, &attr, settings)?,
+            None => {
+                let may_become = |entry: &GidEntry| self.may_become(entry);
+                find_gid(&context, &device, self.number, &attr, settings, may_become)?
+            }
         };
         let address = PortAddress { lid: attr.lid, gid: entry.gid };
         let has_changed =
@@ -84,6 +88,17 @@ impl Port {
         (self.address, self.gid_index, self.gid_type) = (address, index, entry.gid_type);
         self.attr = attr;
         Ok(has_changed)
+    }
+
+    /// Returns whether the address may replace the one that the port had. When a RoCE address is
+    /// withdrawn, to be given back or replaced, the port keeps one of its link for the moment.
+    /// Peers do not reach that: the system connects only addresses of one version and family.
+    fn may_become(&self, entry: &GidEntry) -> bool {
+        let before = &self.address.gid;
+        !self.is_ethernet()
+            || (entry.gid_type == self.gid_type
+                && is_ipv4(&entry.gid) == is_ipv4(before)
+                && (!is_local(&entry.gid) || is_local(before)))
     }
 
     /// Returns the address vector to another port.
@@ -228,7 +243,7 @@ fn open_port(
     if attr.state != port_state::ACTIVE {
         return Ok(Err(why_down(device, number, &attr)));
     }
-    let (entry, gid_index) = find_gid(context, device, number, &attr, settings)?;
+    let (entry, gid_index) = find_gid(context, device, number, &attr, settings, |_| true)?;
     let pkey_index = find_pkey(context, device, number, &attr, settings)?;
     Ok(Ok(Port {
         context: Arc::clone(context),
@@ -271,17 +286,18 @@ fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
     format!("port {port} of {device} is {why}")
 }
 
-/// Returns the entry of the GID table to use, and its index.
+/// Returns the entry of the GID table to use, of those that are `usable`, and its index.
 fn find_gid(
     context: &Context,
     device: &str,
     port: u8,
     attr: &PortAttr,
     settings: &Settings,
+    usable: impl Fn(&GidEntry) -> bool,
 ) -> Result<(GidEntry, u8), Unavailable> {
     let missing =
         |what: String, remedy| Unavailable::NoGid { device: device.to_owned(), port, what, remedy };
-    let entry = |index| context.gid(port, index).ok().flatten();
+    let entry = |index| context.gid(port, index).ok().flatten().filter(&usable);
     if let Some(index) = settings.gid_index {
         let found = u8::try_from(index).ok().zip(entry(index));
         return found.map(|(at, entry)| (entry, at)).ok_or_else(|| {
@@ -321,9 +337,17 @@ fn rank(gid: &Gid, kind: u32, requested: RoceVersion) -> Option<u32> {
         RoceVersion::V2 if !version_2 => return None,
         _ => {}
     }
-    let mapped = gid.raw[..10] == [0; 10] && gid.raw[10..12] == [0xff; 2];
-    let local = gid.raw[..2] == [0xfe, 0x80] || (mapped && gid.raw[12..14] == [169, 254]);
-    Some(u32::from(!version_1) * 4 + u32::from(!local) * 2 + u32::from(mapped))
+    Some(u32::from(!version_1) * 4 + u32::from(!is_local(gid)) * 2 + u32::from(is_ipv4(gid)))
+}
+
+/// Returns whether an address is an IPv4 address.
+fn is_ipv4(gid: &Gid) -> bool {
+    gid.raw[..10] == [0; 10] && gid.raw[10..12] == [0xff; 2]
+}
+
+/// Returns whether an address is valid on its link alone.
+fn is_local(gid: &Gid) -> bool {
+    gid.raw[..2] == [0xfe, 0x80] || (is_ipv4(gid) && gid.raw[12..14] == [169, 254])
 }
 
 /// Returns the index of the partition key to use.

@@ -28,7 +28,8 @@ impl VerbsTransport {
     fn readdress(&mut self) {
         match self.adapter.port.readdress(&self.config.settings) {
             Ok(true) => {}
-            // Still the same, or the port has none now: another event follows.
+            // Still the same, or the port has none now that peers reach: another event follows.
+            // What is connected goes on meanwhile.
             Ok(false) | Err(_) => return,
         }
         self.renew_dynamic();

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use fabric::{Atomic, Header, Kind, OneSided, Peer, Post, Rights, Transfer, Transport};
 use tests::bytes::{Bytes, Shape};
-use verbs_transport::{Settings, VerbsTransport};
+use verbs_transport::{InProcessStore, Settings, VerbsTransport};
 
-use crate::Frames;
 use crate::full_queue::Seen;
 use crate::stand_in::{alone, control, settings, transports};
+use crate::{Frames, exchange};
 
 /// Longest time of a test.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -137,5 +137,37 @@ fn attempts_that_end_each_other_find_new_addresses() {
         control("move=1 unanswered=0");
         while poll(&mut ends, &[0, 1, 2]).0 < 2 {}
         assert_eq!(word.read()[0], 8);
+    });
+}
+
+/// An address is withdrawn and given back, as by `ifdown` and `ifup`: meanwhile the port has that of
+/// its link alone.
+#[test]
+fn an_address_that_is_given_back_is_used_again() {
+    let name = "moved::an_address_that_is_given_back_is_used_again";
+    alone(name, "devices=stand0/roce,stand1/roce", || {
+        let store = InProcessStore::default();
+        let mut ends = [(0, "stand0"), (1, "stand1")].map(|(rank, device)| {
+            let settings = Settings { device: Some(device.into()), ..settings() };
+            VerbsTransport::open(settings, Peer(rank), 2, [3; 32], Box::new(store.clone()))
+                .expect("a transport")
+        });
+        let both = |ends: &mut [VerbsTransport]| {
+            [0, 1].into_iter().for_each(|from| exchange(ends, from, LIMIT));
+        };
+        both(&mut ends);
+        let before = ends[0].port().address;
+        control("device=stand0 withdraw=1");
+        let withdrawn = Instant::now();
+        while withdrawn.elapsed() < Duration::from_millis(100) {
+            for end in &mut ends {
+                end.poll(&mut Frames::default());
+                let _ = end.arm();
+                end.disarm();
+            }
+        }
+        control("device=stand0 restore=1");
+        both(&mut ends);
+        assert_eq!(ends[0].port().address, before);
     });
 }
