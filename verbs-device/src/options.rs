@@ -29,6 +29,7 @@
 //! - `lacks_srq=NAME,...`: devices without shared receive queues (otherwise none)
 //! - `refuses_srq=NAME,...`: devices that have shared receive queues and refuse to make one
 //!   (otherwise none)
+//! - `qps=N`: most queue pairs of a context; 0: any number (otherwise 0)
 //! - `pinned=N`: most KiB that are registered in a context; 0: any number (otherwise 0)
 //! - `reads=N`: reads under way on a queue pair (otherwise 16)
 //! - `atomics=N`: 0: none; 1: towards each other alone; 2: towards processors too (otherwise 1)
@@ -109,6 +110,8 @@ pub struct Options {
     pub lacks_srq: Vec<String>,
     /// Names of the devices that refuse to make a shared receive queue.
     pub refuses_srq: Vec<String>,
+    /// Most queue pairs; 0: any number.
+    pub qps: u32,
     /// Most KiB that are registered; 0: any number.
     pub pinned: u32,
     /// Most reads under way.
@@ -151,6 +154,7 @@ impl Default for Options {
             srq: 32_767,
             lacks_srq: Vec::new(),
             refuses_srq: Vec::new(),
+            qps: 0,
             pinned: 0,
             reads: 16,
             atomics: ATOMIC_DEVICE,
@@ -215,6 +219,7 @@ impl Options {
             "srq" => self.srq = number()?,
             "lacks_srq" => self.lacks_srq = names(value),
             "refuses_srq" => self.refuses_srq = names(value),
+            "qps" => self.qps = number()?,
             "pinned" => self.pinned = number()?,
             "reads" => self.reads = u8::try_from(number()?).ok()?,
             "atomics" => self.atomics = number().filter(|&cap| cap <= ATOMIC_GLOBAL)?,

@@ -63,13 +63,4 @@ impl Completions {
         self.stashed = self.cq.poll(&mut self.batch);
         requested.is_ok() && self.stashed == 0
     }
-
-    /// Makes space for `entries` completions, for twice as many if the device has up to `max`.
-    pub(crate) fn reserve(&mut self, entries: u32, max: i32) -> std::io::Result<()> {
-        if self.cq.entries() < entries {
-            let max = u32::try_from(max).unwrap_or(entries);
-            self.cq.resize((2 * entries).min(max).max(entries))?;
-        }
-        Ok(())
-    }
 }

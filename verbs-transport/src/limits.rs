@@ -19,6 +19,9 @@ const MAX_READS: i32 = 16;
 pub(crate) const RNR_TIMER: u8 = 12;
 /// Repeats of a message that finds no receive: for ever.
 pub(crate) const RNR_RETRIES: u8 = 7;
+/// Fewest and most queue pairs that drain while all connections are in use.
+const DRAINING_MIN: u32 = 8;
+const DRAINING_MAX: u32 = 32;
 /// Most initiators of a process, see `dynamic`. Each is made when all others are taken.
 pub(crate) const INITIATORS: usize = 8;
 
@@ -48,7 +51,7 @@ impl Config {
         // Software places a write before it acknowledges it; hardware need not.
         let late_puts = !port.is_emulated;
         let caps = Caps { frame, eager, get_min, put_min, offload, late_puts };
-        let send_depth = settings.credits + CONTROL_SENDS;
+        let send_depth = sends_each(settings.credits);
         Config { settings, caps, max_connections, receives, send_depth }
     }
 
@@ -104,14 +107,21 @@ fn rendezvous_min(settings: &Settings, port: &Port) -> (u64, u64) {
     }
 }
 
-/// Returns the completions besides those of connections, in a job of `size`.
-fn other_completions(size: u32) -> u32 {
-    UdEndpoint::completions(size) + INITIATORS as u32 * MAX_RMA_OPS as u32 + 64
+/// Returns the completions besides those of the sends of connections, in a job of `size` with so
+/// many receives. A receive is posted again when its completion is handled.
+fn other_completions(receives: u32, size: u32) -> u32 {
+    let initiators = INITIATORS as u32 * MAX_RMA_OPS as u32;
+    receives + REPOST_BATCH + UdEndpoint::completions(size) + initiators + 64
 }
 
-/// Returns the completions that one connection can have in the queue.
-fn completions_each(credits: u32) -> u32 {
-    receives_each(credits) + credits + CONTROL_SENDS
+/// Returns the most queue pairs with so many connections: that many, and some that drain.
+pub(crate) fn queue_pairs(connections: u32) -> u32 {
+    connections + connections.clamp(DRAINING_MIN, DRAINING_MAX)
+}
+
+/// Returns the requests of a queue pair with a window of `credits` frames.
+fn sends_each(credits: u32) -> u32 {
+    credits + CONTROL_SENDS
 }
 
 /// Returns the receives of one connection with a window of `credits` frames.
@@ -129,8 +139,8 @@ fn receives(settings: &Settings, port: &Port, size: u32) -> u32 {
 }
 
 /// Returns the completions that so many connections, and all else, can have in the queue.
-pub(crate) fn completions_for(connections: u32, credits: u32, size: u32) -> u32 {
-    other_completions(size) + connections * completions_each(credits)
+pub(crate) fn completions_for(connections: u32, receives: u32, credits: u32, size: u32) -> u32 {
+    other_completions(receives, size) + queue_pairs(connections) * sends_each(credits)
 }
 
 /// Returns the most connections that settings and device allow.
@@ -140,13 +150,14 @@ fn max_connections(settings: &Settings, port: &Port, size: u32, receives: u32) -
         u32::try_from(max).unwrap_or(0).saturating_sub(taken) / each
     };
     let credits = settings.credits;
+    let others_complete = other_completions(receives, size) + DRAINING_MAX * sends_each(credits);
     // While one has a whole window, all others can have low ones.
     let low = receives_each(LOW_WINDOW.min(credits));
     let others = receives.saturating_sub(receives_each(credits)) / low;
     settings
         .connections
         .min(size.saturating_sub(1))
-        .min(limit(device.max_cqe, other_completions(size), completions_each(credits)))
+        .min(limit(device.max_cqe, others_complete, sends_each(credits)))
         .min(1 + others)
         .min(limit(device.max_qp, 1, 1))
         .max(1)

@@ -28,9 +28,6 @@ use crate::unavailable::Unavailable;
 use crate::wait_set::WaitSet;
 use crate::wireup::Wireup;
 
-/// Connections that the completion queue has space for at first.
-const FIRST_CONNECTIONS: u32 = 4;
-
 impl VerbsTransport {
     /// Opens the transport of rank `me` of `size` on the port that the settings choose.
     /// Publishes this process's address in the store, and sends nothing.
@@ -67,8 +64,8 @@ impl VerbsTransport {
         let (pd, config) = (&adapter.pd, Config::new(settings, &port, size));
         let (settings, max_connections) = (&config.settings, config.max_connections);
         let channel = Channel::new(&port.context).map_err(step("making a completion channel"))?;
-        let entries =
-            completions_for(max_connections.min(FIRST_CONNECTIONS), settings.credits, size);
+        // For all connections that there may be: not all drivers can enlarge it.
+        let entries = completions_for(max_connections, config.receives, settings.credits, size);
         let cq = Cq::new(&channel, entries).map_err(step("making a completion queue"))?;
         let (credits, message) = (settings.credits, max_message(config.caps.frame));
         let mut recv = ReceiveQueue::new(pd, message, config.receives)

@@ -1,8 +1,8 @@
 //! The queue pair of an endpoint: created, connected (RTR), and made to send (RTS).
 //!
-//! A new one needs space among the connections that there may be, and in the queues. If there is
-//! none, there is no connection; the one used least recently is closed only for operations that
-//! nothing else can carry.
+//! A new one needs space among the connections that there may be, and memory and a number, which
+//! the system or the device may refuse. If there is none, there is no connection; the one used
+//! least recently is closed only for operations that nothing else can carry.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::endpoint::send_queue::{CONTROL_SENDS, MAX_RMA_OPS, Signal};
 use crate::ibv::layout::{access, qp_mask as mask, qp_state as state};
 use crate::ibv::{Destination, Qp, QpAttr};
-use crate::limits::{RNR_RETRIES, RNR_TIMER, completions_for, reads};
+use crate::limits::{RNR_RETRIES, RNR_TIMER, queue_pairs, reads};
 use crate::transport::VerbsTransport;
 use crate::ud::random_psn;
 use crate::wireup_msg::WireupMsg;
@@ -28,19 +28,11 @@ impl VerbsTransport {
     /// `WouldBlock` if there is no space for one.
     pub(crate) fn create_qp(&mut self, at: usize, is_urgent: bool) -> io::Result<()> {
         self.drain(at);
-        self.reserve_entries(at, is_urgent)?;
-        self.endpoints[at].eager_rdma.control = self.rings.take_control()?;
-        let (adapter, cq, srq) = (&self.adapter, &self.completions.cq, self.recv.srq());
-        let qp = Qp::new(&adapter.pd, cq, Some(srq), self.config.send_depth, 0, INLINE_MAX)?;
-        let rights = access::REMOTE_READ | access::REMOTE_WRITE | adapter.atomic_access();
-        let init = QpAttr {
-            qp_state: state::INIT,
-            pkey_index: adapter.port.pkey_index,
-            port_num: adapter.port.number,
-            qp_access_flags: rights as u32,
-            ..QpAttr::default()
+        self.make_space_for_qp(at, is_urgent)?;
+        let qp = match self.make_qp(at) {
+            Ok(qp) => qp,
+            Err(error) => return Err(self.refused(at, is_urgent, error)),
         };
-        qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;
         let endpoint = &mut self.endpoints[at];
         endpoint.conn.created(qp.number(), random_psn());
         endpoint.used_at = self.polls;
@@ -108,32 +100,68 @@ impl VerbsTransport {
             && self.recv.unreserved() >= self.config.receives_each()
     }
 
-    /// Makes space for one more queue pair, of endpoint `at`. If there is none, other connections
-    /// end only if it `is_urgent`.
-    fn reserve_entries(&mut self, at: usize, is_urgent: bool) -> io::Result<()> {
+    /// Makes space for one more connection, of endpoint `at`. If there is none, other ones end only
+    /// if it `is_urgent`.
+    fn make_space_for_qp(&mut self, at: usize, is_urgent: bool) -> io::Result<()> {
+        let queue_pairs = queue_pairs(self.config.max_connections);
+        if self.endpoints.connected() + self.endpoints.draining() >= queue_pairs {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         while !self.has_space_for_connection() {
             let victim = self.eviction_candidate(at).filter(|_| is_urgent);
             self.close(victim.ok_or(io::ErrorKind::WouldBlock)?);
         }
-        let connected = self.endpoints.connected();
-        let entries = completions_for(
-            connected + 1 + self.endpoints.draining(),
-            self.config.settings.credits,
-            self.endpoints.job_size(),
-        );
+        Ok(())
+    }
+
+    /// Makes the queue pair of endpoint `at`, and reserves its receives. What is reserved when it
+    /// fails is the endpoint's.
+    fn make_qp(&mut self, at: usize) -> io::Result<Qp> {
         let each = self.config.receives_each();
-        let max = self.adapter.port.device_attr.max_cqe;
-        let reserved =
-            self.completions.reserve(entries, max).and_then(|()| self.reserve_receives(each));
-        match reserved {
-            Ok(true) => {
-                self.endpoints[at].flow.receives = each;
-                Ok(())
-            }
-            Err(error) if connected == 0 => Err(error),
-            // Memory that the system refuses counts as none.
-            Ok(false) | Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        if !self.reserve_receives(each)? {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
+        self.endpoints[at].flow.receives = each;
+        self.endpoints[at].eager_rdma.control = self.rings.take_control()?;
+        let Self { adapter, completions, recv, config, registrations, .. } = self;
+        let make = || {
+            let (cq, srq) = (&completions.cq, Some(recv.srq()));
+            Qp::new(&adapter.pd, cq, srq, config.send_depth, 0, INLINE_MAX)
+        };
+        let mut made = make();
+        if made.is_err() && registrations.evict_idle() {
+            made = make();
+        }
+        let qp = made?;
+        let rights = access::REMOTE_READ | access::REMOTE_WRITE | adapter.atomic_access();
+        let init = QpAttr {
+            qp_state: state::INIT,
+            pkey_index: adapter.port.pkey_index,
+            port_num: adapter.port.number,
+            qp_access_flags: rights as u32,
+            ..QpAttr::default()
+        };
+        qp.modify(init, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)?;
+        Ok(qp)
+    }
+
+    /// Returns the error of endpoint `at`, whose queue pair the system or the device refuses. Where
+    /// there are others, that is a lack of space, and no fault of the connection. One of the others
+    /// is closed if it `is_urgent`; what it has is free when it has drained.
+    #[cold]
+    fn refused(&mut self, at: usize, is_urgent: bool, error: io::Error) -> io::Error {
+        let draining = self.endpoints.draining();
+        if self.endpoints.connected() + draining == 0 {
+            return error;
+        }
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.warn_refused(&error);
+        }
+        if is_urgent && draining == 0 {
+            let victim = self.eviction_candidate(at);
+            victim.into_iter().for_each(|victim| self.close(victim));
+        }
+        io::ErrorKind::WouldBlock.into()
     }
 
     /// Returns the connection to close for one of endpoint `at`: of those that are old enough,

@@ -131,7 +131,8 @@ impl VerbsTransport {
         &self.adapter.port
     }
 
-    /// Reports once that the system refuses memory for slots: what there is serves on.
+    /// Reports once that the system refuses memory for slots, or a queue pair: what there is serves
+    /// on.
     #[cold]
     pub(crate) fn warn_refused(&mut self, error: &io::Error) {
         if std::mem::replace(&mut self.has_warned_refused, true) {
@@ -140,10 +141,11 @@ impl VerbsTransport {
         let (me, device) = (self.endpoints.me().0, &self.port().device);
         let why = match Unavailable::memlock(error) {
             Some(why) => why.to_string(),
-            None => format!("{device} cannot register more ({error})"),
+            None => format!("{device} refuses more ({error})"),
         };
         eprintln!(
-            "verbena: rank {me} goes on with the memory for RDMA messages that it has, slower: {why}"
+            "verbena: rank {me} goes on with the RDMA buffers and connections that it has, slower: \
+             {why}"
         );
     }
 

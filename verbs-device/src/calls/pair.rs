@@ -96,6 +96,10 @@ pub(super) unsafe fn create(
         if !has_type || cap.max_inline_data > engine.options.inline || cap.max_send_sge > 1 {
             return Err(if has_type { libc::EINVAL } else { libc::EOPNOTSUPP });
         }
+        let limit = engine.options.qps as usize;
+        if limit > 0 && engine.qps.len() >= limit {
+            return Err(libc::ENOMEM);
+        }
         if cap.max_send_wr > 32_768 || cap.max_recv_wr > 32_768 || engine.is_removed {
             return Err(libc::ENOMEM);
         }

@@ -68,20 +68,6 @@ pub unsafe extern "C" fn ibv_create_cq(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv::Cq, entries: c_int) -> c_int {
-    // SAFETY: by the interface the queue is alive.
-    let cq = unsafe { &mut *cq };
-    // SAFETY: by the interface the context is open.
-    let code = unsafe { context(cq.context) }.with(|engine| {
-        let queue = engine.cqs.get_mut(&cq.handle)?;
-        queue.capacity = entries as u32;
-        Some(())
-    });
-    cq.cqe = entries;
-    if code.is_some() { 0 } else { libc::EINVAL }
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv::Cq) -> c_int {
     // SAFETY: by the interface the queue is alive.
     let (handle, device, object) = unsafe { ((*cq).handle, (*cq).context, cq as usize) };

@@ -103,7 +103,6 @@ functions! {
     create_channel = c"ibv_create_comp_channel": fn(*mut Context) -> *mut CompChannel;
     destroy_channel = c"ibv_destroy_comp_channel": fn(*mut CompChannel) -> c_int;
     create_cq = c"ibv_create_cq": fn(*mut Context, c_int, *mut c_void, *mut CompChannel, c_int) -> *mut Cq;
-    resize_cq = c"ibv_resize_cq": fn(*mut Cq, c_int) -> c_int;
     destroy_cq = c"ibv_destroy_cq": fn(*mut Cq) -> c_int;
     cq_event = c"ibv_get_cq_event": fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
     ack_cq_events = c"ibv_ack_cq_events": fn(*mut Cq, c_uint);

@@ -166,18 +166,6 @@ impl Cq {
         self.raw.as_ptr()
     }
 
-    /// Returns the number of completions that it has space for.
-    pub fn entries(&self) -> u32 {
-        // SAFETY: the object is alive until dropped.
-        unsafe { self.raw.as_ref().cqe as u32 }
-    }
-
-    /// Makes space for `entries` completions.
-    pub fn resize(&mut self, entries: u32) -> io::Result<()> {
-        // SAFETY: the queue is alive, and `&mut self` excludes a poll meanwhile.
-        check(unsafe { (self.context.library.resize_cq)(self.raw.as_ptr(), entries as c_int) })
-    }
-
     /// Takes completions and returns their number. If there are fewer than there is space for, the
     /// queue is empty.
     #[inline]
