@@ -1,6 +1,7 @@
 //! The unreliable datagrams of UD queue pairs: lost without a word if no receive is posted, the
 //! key is wrong, or the port is down (but see the option `unrouted`). A receive begins with 40
-//! bytes for the route header.
+//! bytes for the route header. A datagram that is longer than the port's packets stops the send
+//! queue; one that is longer than its receive puts the queue pair into error.
 
 use std::time::Instant;
 
@@ -12,8 +13,7 @@ use crate::qp::{Data, Qp, Wqe};
 
 /// Bytes in front of a received datagram.
 const ROUTE: usize = 40;
-/// Most bytes of one.
-pub(crate) const MAX: usize = 4096;
+const LOC_LEN_ERR: u32 = 1;
 const LOC_QP_OP_ERR: u32 = 2;
 const LOC_PROT_ERR: u32 = 4;
 
@@ -26,6 +26,11 @@ pub(crate) fn send(engine: &mut Engine, qp: &mut Qp, wqe: &Wqe, now: Instant) {
             1 => engine.flush(qp, now),
             _ => qp.state = state::SQE,
         }
+        return;
+    }
+    if wqe.len() > engine.options.mtu as usize {
+        engine.complete_send(qp, wqe, LOC_LEN_ERR, now);
+        qp.state = state::SQE;
         return;
     }
     let bytes = match &wqe.data {
@@ -53,7 +58,8 @@ pub(crate) fn receive(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: In
     let covers = engine.regions.covers(qp.pd, receive.sge.lkey, range, access::LOCAL_WRITE);
     let fits = len <= receive.sge.length as usize && covers;
     if !fits || !engine.regions.scatter(qp.pd, receive.sge, ROUTE, &packet.payload) {
-        return engine.complete_receive(qp, receive, LOC_PROT_ERR, 0, now);
+        engine.complete_receive(qp, receive, LOC_PROT_ERR, 0, now);
+        return engine.break_qp(qp, now);
     }
     let is_global = packet.flags & GLOBAL != 0;
     if is_global {

@@ -14,6 +14,7 @@
 //! - `cut=A>B,...`: all packets from host A to host B are lost (otherwise none)
 //! - `unrouted=N`: a datagram from a port that is down: 0: is lost; 1: puts its queue pair into
 //!   ERR, as `rdma_rxe` does; 2: into SQE (otherwise 0)
+//! - `mtu=N`: largest packet of the ports in bytes, 256 to 4096 (otherwise 4096)
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
 //! - `place=N`: parts of writes are placed up to N µs late, in any order (otherwise 0)
@@ -84,6 +85,8 @@ pub struct Options {
     pub cut: Vec<(u16, u16)>,
     /// State of a queue pair whose datagram finds no route: 0: as before; 1: ERR; 2: SQE.
     pub unrouted: u32,
+    /// Largest packet of the ports, bytes.
+    pub mtu: u32,
     /// Longest delay of a completion.
     pub late: Duration,
     /// Time between two lots of completions; zero: each comes alone.
@@ -141,6 +144,7 @@ impl Default for Options {
             unanswered: 0,
             cut: Vec::new(),
             unrouted: 0,
+            mtu: 4096,
             late: Duration::ZERO,
             lots: Duration::ZERO,
             place: Duration::ZERO,
@@ -206,6 +210,7 @@ impl Options {
                 self.cut = value.split(',').map(pair).collect::<Option<_>>()?;
             }
             "unrouted" => self.unrouted = number().filter(|&what| what <= 2)?,
+            "mtu" => self.mtu = number().filter(is_packet)?,
             "late" => self.late = micros()?,
             "lots" => self.lots = micros()?,
             "place" => self.place = micros()?,
@@ -231,6 +236,11 @@ impl Options {
         }
         Some(())
     }
+}
+
+/// Returns whether ports may have packets of so many bytes.
+fn is_packet(bytes: &u32) -> bool {
+    bytes.is_power_of_two() && (256..=4096).contains(bytes)
 }
 
 fn names(text: &str) -> Vec<String> {
@@ -278,6 +288,7 @@ mod tests {
             "ports=3",
             "cut=0",
             "unrouted=3",
+            "mtu=1500",
         ] {
             assert!(options.apply(wrong).unwrap_err().contains(wrong), "{wrong}");
         }

@@ -78,10 +78,10 @@ impl Port {
         source.is_some_and(|source| is_ipv4(&source.gid) == is_ipv4(&address.grh.dgid))
     }
 
-    /// Fills the attributes that a program reads.
-    pub(crate) fn describe(&self, attr: &mut PortAttr) {
+    /// Fills the attributes that a program reads; the largest packet has `mtu` bytes.
+    pub(crate) fn describe(&self, attr: &mut PortAttr, mtu: u32) {
         attr.state = if self.is_up { port_state::ACTIVE } else { port_state::DOWN };
-        (attr.max_mtu, attr.active_mtu) = (5, 5);
+        (attr.max_mtu, attr.active_mtu) = (5, mtu.ilog2() - 7);
         attr.gid_tbl_len = 8;
         attr.pkey_tbl_len = self.pkeys.len() as u16;
         attr.max_msg_sz = 1 << 30;

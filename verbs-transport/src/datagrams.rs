@@ -13,6 +13,7 @@ use crate::datagram::packet::{self, ADDRESS, HEADER, Packet, SenderAddress, flag
 use crate::datagram::queue::MAX_HELD;
 use crate::datagram::receiver::{Joined, Verdict};
 use crate::datagram::sender::{Backlog, Part};
+use crate::device::mtu_bytes;
 use crate::frame::max_message;
 use crate::ibv::Wc;
 use crate::notice::NoticeMsg;
@@ -22,9 +23,6 @@ use crate::wireup_msg::{Kind, WireupMsg};
 
 /// Most frames that wait for an acknowledgement on the datagram path.
 const FRAMES: u32 = 16;
-/// Largest packet before the peer's port is known, as libibverbs numbers it: 1024 bytes, which
-/// every network carries.
-const SAFE_MTU: u8 = 3;
 /// Timeouts in a row after which the peer's address is looked up again.
 const LOOK_UP_AFTER: u8 = 4;
 
@@ -54,8 +52,9 @@ impl VerbsTransport {
     fn make_link(&mut self, at: usize) {
         if self.endpoints[at].link.is_none() {
             let token = self.token(at);
-            let mtu = mtu_bytes(SAFE_MTU.min(self.adapter.port.attr.active_mtu as u8));
-            let link = Link::new(token, mtu, self.datagrams.now());
+            let mtu = self.wireup.ud.mtu(&self.adapter.port);
+            let mut link = Link::new(token, self.datagrams.now());
+            link.mtu = mtu_bytes(link.peer_mtu.min(mtu));
             self.endpoints[at].link = Some(Box::new(link));
         }
     }
@@ -118,7 +117,7 @@ impl VerbsTransport {
         let Some(ah) = conn.address_handle(adapter, &config.settings) else { return };
         let address = SenderAddress {
             port: adapter.port.address,
-            mtu: adapter.port.attr.active_mtu as u8,
+            mtu: wireup.ud.mtu(&adapter.port),
             frame: config.caps.frame as u32,
         };
         let packet = Packet {
@@ -329,12 +328,28 @@ impl VerbsTransport {
             return false;
         }
         if let Some(link) = &mut self.endpoints[at].link {
-            link.mtu = mtu_bytes(address.mtu.min(self.adapter.port.attr.active_mtu as u8));
+            link.peer_mtu = address.mtu.clamp(1, 5);
         }
+        self.limit_packets(at);
         if is_new {
             self.reach(at);
         }
         true
+    }
+
+    /// Lets packets to endpoint `at` have as many bytes as both ends take. Longer ones under way are
+    /// cut anew.
+    pub(crate) fn limit_packets(&mut self, at: usize) {
+        let mtu = self.wireup.ud.mtu(&self.adapter.port);
+        let endpoint = &mut self.endpoints[at];
+        let Some(link) = &mut endpoint.link else { return };
+        let mtu = mtu_bytes(mtu.min(link.peer_mtu));
+        let is_less = mtu < std::mem::replace(&mut link.mtu, mtu);
+        if is_less && !endpoint.conn.is_ready() {
+            let messages = &endpoint.flow.unacked;
+            link.tx.restart(Backlog { messages, count: messages.len() }, endpoint.flow.tx_seq);
+            self.pump(at);
+        }
     }
 
     /// Handles a packet with data. It is held while something that the peer wrote before it may be
@@ -413,7 +428,3 @@ impl VerbsTransport {
     }
 }
 
-/// Returns the bytes of the largest packet that libibverbs gives this number.
-fn mtu_bytes(number: u8) -> u16 {
-    128 << number.clamp(1, 5)
-}

@@ -54,6 +54,11 @@ impl Port {
         self.attr.link_layer == link_layer::ETHERNET
     }
 
+    /// Returns the largest packet now, as libibverbs numbers it: from 1, 256 bytes, to 5, 4096.
+    pub(crate) fn mtu(&self) -> u8 {
+        self.attr.active_mtu.clamp(1, 5) as u8
+    }
+
     /// Returns the name of the network: ports with equal names are taken to reach each other.
     pub fn fabric(&self) -> String {
         if self.is_ethernet() {
@@ -141,7 +146,7 @@ fn is_emulated(folder: &Path) -> bool {
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
-        let packet = 128u32 << self.attr.active_mtu.min(5);
+        let packet = mtu_bytes(self.mtu());
         let (number, device, index, address) =
             (self.number, &self.device, self.gid_index, self.address);
         write!(
@@ -149,6 +154,11 @@ impl fmt::Display for Port {
             "port {number} of {device}, {kind}, packets of {packet} bytes, GID {index} {address}"
         )
     }
+}
+
+/// Returns the bytes of the largest packet that libibverbs gives this number.
+pub(crate) const fn mtu_bytes(number: u8) -> u16 {
+    128 << number
 }
 
 /// Writes the GID, as IPv4 where it is one.

@@ -26,7 +26,9 @@ impl VerbsTransport {
     /// all are closed, and peers learn the new address by the Disconnect and the next request.
     #[cold]
     fn readdress(&mut self) {
-        match self.adapter.port.readdress(&self.config.settings) {
+        let readdressed = self.adapter.port.readdress(&self.config.settings);
+        (0..self.endpoints.len()).for_each(|at| self.limit_packets(at));
+        match readdressed {
             Ok(true) => {}
             // Still the same, or the port has none now that peers reach: another event follows.
             // What is connected goes on meanwhile.

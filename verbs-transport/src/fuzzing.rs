@@ -30,7 +30,7 @@ pub fn notice(bytes: &[u8]) -> bool {
     const SECRET: [u8; 32] = [7; 32];
     let proven = [bytes, blake3::keyed_hash(&SECRET, bytes).as_bytes()].concat();
     let notice = NoticeMsg::decode(&proven, &SECRET);
-    assert!(notice.as_ref().is_none_or(|notice| notice.encode(&SECRET) == proven));
+    assert!(notice.as_ref().is_none_or(|notice| notice.encode(&SECRET, 4096) == proven));
     notice.is_some()
 }
 

@@ -10,13 +10,14 @@ use std::time::Instant;
 
 use fabric::Peer;
 
+use crate::device::mtu_bytes;
 use crate::endpoint::connection::RETRY_MIN;
 use crate::transport::VerbsTransport;
-use crate::wireup_msg;
+use crate::wireup_msg::{self, PROOF};
 
 const MAGIC: [u8; 4] = *b"vrb\x04";
 const HEADER: usize = 16;
-/// Most bytes of a reason. With the rest they fit into every network's packets.
+/// Most bytes of a reason. With the rest they fit into all packets but those of 256 bytes.
 const MAX_REASON: usize = 400;
 
 /// The datagram.
@@ -32,13 +33,15 @@ pub(crate) struct NoticeMsg {
 }
 
 impl NoticeMsg {
-    /// Returns the bytes to send, with the proof that the sender knows the secret.
-    pub(crate) fn encode(&self, secret: &[u8; 32]) -> Vec<u8> {
+    /// Returns the bytes to send, with the proof that the sender knows the secret. The reason is
+    /// cut if they are more than `packet`.
+    pub(crate) fn encode(&self, secret: &[u8; 32], packet: u16) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         for word in [u32::from(self.wants_reply), self.from, self.to] {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        out.extend_from_slice(&self.why.as_bytes()[..self.why.floor_char_boundary(MAX_REASON)]);
+        let longest = MAX_REASON.min(usize::from(packet) - HEADER - PROOF);
+        out.extend_from_slice(&self.why.as_bytes()[..self.why.floor_char_boundary(longest)]);
         out.extend_from_slice(&wireup_msg::proof(&out, secret));
         out
     }
@@ -114,7 +117,8 @@ impl VerbsTransport {
         let (Some(why), Some(addr)) = (&endpoint.failed, endpoint.conn.addr) else { return };
         let notice = NoticeMsg { wants_reply, from, to: endpoint.peer.0, why: why.clone() };
         if let Some(ah) = endpoint.conn.address_handle(adapter, &config.settings) {
-            let bytes = notice.encode(&wireup.secret);
+            let packet = mtu_bytes(wireup.ud.mtu(&adapter.port));
+            let bytes = notice.encode(&wireup.secret, packet);
             let _ = wireup.ud.send(ah, addr.ud_qpn, bytes.len(), |slot| {
                 slot.copy_from_slice(&bytes);
             });
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_notice_survives_the_wire_and_nothing_else_is_accepted() {
-        let bytes = notice("it is gone").encode(&SECRET);
+        let bytes = notice("it is gone").encode(&SECRET, 4096);
         assert_eq!(NoticeMsg::decode(&bytes, &SECRET), Some(notice("it is gone")));
         assert_eq!(NoticeMsg::decode(&bytes, &[8; 32]), None);
         for at in 0..bytes.len() {
@@ -148,7 +152,11 @@ mod tests {
     #[test]
     fn a_long_reason_is_cut_between_characters() {
         let why = "ü".repeat(MAX_REASON);
-        let cut = NoticeMsg::decode(&notice(&format!("a{why}")).encode(&SECRET), &SECRET);
-        assert_eq!(cut.map(|notice| notice.why.len()), Some(MAX_REASON - 1));
+        for (packet, len) in [(4096, MAX_REASON - 1), (512, MAX_REASON - 1), (256, 207)] {
+            let bytes = notice(&format!("a{why}")).encode(&SECRET, packet);
+            assert!(bytes.len() <= usize::from(packet));
+            let cut = NoticeMsg::decode(&bytes, &SECRET);
+            assert_eq!(cut.map(|notice| notice.why.len()), Some(len));
+        }
     }
 }

@@ -19,12 +19,14 @@ use std::time::{Duration, Instant};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::completions::wr_id;
-use crate::device::Port;
+use crate::device::{Port, mtu_bytes};
 use crate::endpoint::connection::{RETRY_MAX, RETRY_MIN};
 use crate::ibv::layout::{qp_mask as mask, qp_state as state, send_flags, wc_status};
 use crate::ibv::{Ah, Cq, Pd, Qp, QpAttr, Sge, Wc};
 use crate::memory::Pool;
 use crate::wireup_msg::WireupMsg;
+
+const _: () = assert!(WireupMsg::SIZE <= mtu_bytes(1) as usize);
 
 /// Bytes in front of every received datagram: the global route header, or nothing of use.
 const ROUTE_HEADER: usize = 40;
@@ -53,6 +55,8 @@ pub(crate) struct UdEndpoint {
     recv_slots: Pool,
     send_slots: Pool,
     qkey: u32,
+    /// Largest packet of the port when it was opened, as libibverbs numbers it.
+    mtu: u8,
     condition: Condition,
     /// Failures in a row, without a datagram sent in between.
     failures: u32,
@@ -93,12 +97,14 @@ impl UdEndpoint {
         let key = blake3::derive_key("verbena verbs bell qkey", secret);
         let qkey = u32::from_le_bytes([key[0], key[1], key[2], key[3] & 0x7f]);
         start(&qp, port, qkey)?;
-        let longest = (128_usize << port.attr.active_mtu.clamp(1, 5)).max(WireupMsg::SIZE);
+        let mtu = port.mtu();
+        let longest = usize::from(mtu_bytes(mtu));
         let mut ud = UdEndpoint {
             qp,
             recv_slots: Pool::new(pd, ROUTE_HEADER + longest, receives),
             send_slots: Pool::new(pd, longest, SENDS),
             qkey,
+            mtu,
             condition: Condition::Works,
             failures: 0,
             generation: 0,
@@ -123,6 +129,12 @@ impl UdEndpoint {
     /// Returns the number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
         self.qp.number()
+    }
+
+    /// Returns the largest packet that it sends and receives on the port, as libibverbs numbers it.
+    /// The port may have a larger one by now, but the slots do not.
+    pub(crate) fn mtu(&self, port: &Port) -> u8 {
+        self.mtu.min(port.mtu())
     }
 
     /// Returns the registered bytes: now, and at most.

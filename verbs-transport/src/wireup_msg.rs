@@ -63,7 +63,7 @@ pub(crate) struct WireupMsg {
 }
 
 const MAGIC: u32 = u32::from_le_bytes(*b"vrb\x03");
-const PROOF: usize = 32;
+pub(crate) const PROOF: usize = 32;
 
 impl WireupMsg {
     /// Bytes on the wire.

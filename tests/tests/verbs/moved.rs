@@ -171,3 +171,34 @@ fn an_address_that_is_given_back_is_used_again() {
         assert_eq!(ends[0].port().address, before);
     });
 }
+
+/// The ports get longer packets while datagrams are under way, then shorter ones: both keep to what
+/// their slots hold, and to what the ports carry.
+#[test]
+fn ports_change_the_length_of_their_packets() {
+    let name = "moved::ports_change_the_length_of_their_packets";
+    alone(name, "devices=stand0/roce mtu=1024", || {
+        const BODY: usize = 8000;
+        let settings = Settings { connect_after: u32::MAX, ..settings() };
+        let [mut from, mut to]: [VerbsTransport; 2] =
+            transports(2, &settings).try_into().ok().expect("two");
+        let (mut sent, mut received) = (Frames::default(), Frames::default());
+        for (round, change) in ["", "mtu=4096 second=1", "mtu=512 second=1"].iter().enumerate() {
+            control(change);
+            let (mut left, began) = (16, Instant::now());
+            while received.0 < 16 * (round + 1) {
+                assert!(began.elapsed() < LIMIT, "{change}: {} frames", received.0);
+                if left > 0 {
+                    let header = Header::new(Kind::Data);
+                    let post = from.post(Peer(1), &header, BODY, |slot| slot.fill(1));
+                    left -= usize::from(post == Ok(Post::Sent));
+                }
+                for (end, sink) in [(&mut from, &mut sent), (&mut to, &mut received)] {
+                    end.poll(sink);
+                    let _ = end.arm();
+                    end.disarm();
+                }
+            }
+        }
+    });
+}

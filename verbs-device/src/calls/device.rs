@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ibv_query_port(
         _ if engine.is_removed => libc::EIO,
         None => libc::EINVAL,
         Some(port) => {
-            port.describe(attr);
+            port.describe(attr, engine.options.mtu);
             0
         }
     })

@@ -141,9 +141,6 @@ unsafe fn request(wr: &SendWr, qp: &Qp) -> Option<Wqe> {
             _ => return None,
         }
     };
-    if !qp.is_reliable() && sge.length as usize > datagram::MAX {
-        return None;
-    }
     let is_signaled = wr.send_flags & send_flags::SIGNALED != 0;
     let (id, opcode) = (wr.wr_id, wr.opcode);
     let mut wqe = Wqe {

@@ -6,6 +6,11 @@
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::{ACK_DELAY, ACK_EVERY, Micros};
+use crate::device::mtu_bytes;
+
+/// Largest packet before the peer's port is known, as libibverbs numbers it: 1024 bytes, which
+/// every network carries.
+pub(crate) const SAFE_MTU: u8 = 3;
 
 /// Whether the peer must hear what has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +41,8 @@ pub(crate) struct Link {
     unacked: u32,
     /// Largest packet that both ends take, bytes.
     pub(crate) mtu: u16,
+    /// Largest packet that the peer takes, as libibverbs numbers it.
+    pub(crate) peer_mtu: u8,
     /// The peer may not know this process's address.
     pub(crate) is_unknown: bool,
     /// Waits for space in the queue of the UD queue pair.
@@ -47,8 +54,8 @@ pub(crate) struct Link {
 const _: () = assert!(size_of::<Link>() <= 256);
 
 impl Link {
-    /// Returns a link with packets of at most `mtu` bytes.
-    pub(crate) fn new(token: u64, mtu: u16, now: Micros) -> Link {
+    /// Returns a link to a peer whose port is not known.
+    pub(crate) fn new(token: u64, now: Micros) -> Link {
         Link {
             tx: Sender::default(),
             rx: Receiver::default(),
@@ -58,7 +65,8 @@ impl Link {
             token,
             messages: 0,
             unacked: 0,
-            mtu,
+            mtu: mtu_bytes(SAFE_MTU),
+            peer_mtu: SAFE_MTU,
             is_unknown: true,
             is_stalled: false,
             is_listed: false,

@@ -56,7 +56,7 @@ fn bytes_of(seq: u32, len: u32) -> Vec<u8> {
 impl End {
     fn new(left: u32, first: u32) -> End {
         let mut end = End {
-            link: Link::new(0, 0, 0),
+            link: Link::new(0, 0),
             messages: VecDeque::new(),
             tx_seq: first,
             rx_seq: first,
