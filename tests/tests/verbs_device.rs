@@ -27,6 +27,8 @@ mod seeds;
 mod shares;
 #[path = "verbs/stand_in.rs"]
 mod stand_in;
+#[path = "verbs/unreachable.rs"]
+mod unreachable;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -9,6 +9,7 @@ use verbs_transport::ibv::layout::{AhAttr, Wc, access, qp_state as state, wc_fla
 
 use crate::engine::{Engine, RECEIVED};
 use crate::packet::{GLOBAL, Kind, Packet};
+use crate::port;
 use crate::qp::{Data, Qp, Wqe};
 
 /// Bytes in front of a received datagram.
@@ -81,8 +82,12 @@ pub(crate) fn receive(engine: &mut Engine, qp: &mut Qp, packet: &Packet, now: In
     engine.push(qp.recv_cq, wc, 0, now);
 }
 
-/// Returns whether this port takes an address.
-pub(crate) fn is_valid(engine: &Engine, port: u8, address: &AhAttr) -> bool {
-    let port = engine.ports.get(usize::from(port).wrapping_sub(1));
-    port.is_some_and(|port| port.can_reach(address))
+/// Checks whether this port can send to an address. The error is the system's.
+pub(crate) fn check_address(engine: &Engine, port: u8, address: &AhAttr) -> Result<(), i32> {
+    let source = engine.ports.get(usize::from(port).wrapping_sub(1));
+    if !source.is_some_and(|port| port.can_reach(address)) {
+        return Err(libc::EINVAL);
+    }
+    let is_unreachable = |node| engine.options.unreachable.contains(&node);
+    if port::node_of(address).is_some_and(is_unreachable) { Err(libc::ETIMEDOUT) } else { Ok(()) }
 }

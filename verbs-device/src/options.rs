@@ -14,6 +14,9 @@
 //! - `cut=A>B,...`: all packets from host A to host B are lost (otherwise none)
 //! - `unrouted=N`: a datagram from a port that is down: 0: is lost; 1: puts its queue pair into
 //!   ERR, as `rdma_rxe` does; 2: into SQE (otherwise 0)
+//! - `unreachable=N,...`: devices to whose addresses there is no way, by their numbers in the
+//!   network: `host` times the number of devices, and the place in the list (otherwise none)
+//! - `lookup=N`: µs that the system takes to find that (otherwise 0)
 //! - `mtu=N`: largest packet of the ports in bytes, 256 to 4096 (otherwise 4096)
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
@@ -85,6 +88,10 @@ pub struct Options {
     pub cut: Vec<(u16, u16)>,
     /// State of a queue pair whose datagram finds no route: 0: as before; 1: ERR; 2: SQE.
     pub unrouted: u32,
+    /// Numbers of the devices to whose addresses there is no way.
+    pub unreachable: Vec<u16>,
+    /// Time that the system takes to find that.
+    pub lookup: Duration,
     /// Largest packet of the ports, bytes.
     pub mtu: u32,
     /// Longest delay of a completion.
@@ -144,6 +151,8 @@ impl Default for Options {
             unanswered: 0,
             cut: Vec::new(),
             unrouted: 0,
+            unreachable: Vec::new(),
+            lookup: Duration::ZERO,
             mtu: 4096,
             late: Duration::ZERO,
             lots: Duration::ZERO,
@@ -210,6 +219,11 @@ impl Options {
                 self.cut = value.split(',').map(pair).collect::<Option<_>>()?;
             }
             "unrouted" => self.unrouted = number().filter(|&what| what <= 2)?,
+            "unreachable" => {
+                let number = |text: &str| text.parse().ok();
+                self.unreachable = value.split(',').map(number).collect::<Option<_>>()?;
+            }
+            "lookup" => self.lookup = micros()?,
             "mtu" => self.mtu = number().filter(is_packet)?,
             "late" => self.late = micros()?,
             "lots" => self.lots = micros()?,

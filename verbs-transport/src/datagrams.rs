@@ -107,21 +107,22 @@ impl VerbsTransport {
     /// Sends a packet with a part of a message, or an acknowledgement alone. One that cannot be
     /// sent counts as lost on the way.
     fn send_packet(&mut self, at: usize, part: Option<Part>) {
-        let me = self.endpoints.me().0;
+        let me = self.endpoints.me();
         let Self { endpoints, wireup, send, adapter, config, datagrams, .. } = self;
         let endpoint = &mut endpoints[at];
         let (Some(link), Some(addr)) = (&mut endpoint.link, endpoint.conn.addr) else { return };
         let conn = &mut endpoint.conn;
         let idle = if conn.is_idle() { flags::NO_CONNECTION } else { 0 };
         let epoch = conn.handshake.epoch;
-        let Some(ah) = conn.address_handle(adapter, &config.settings) else { return };
+        let ranks = [me, endpoint.peer];
+        let Some(ah) = conn.address_handle(adapter, &config.settings, ranks) else { return };
         let address = SenderAddress {
             port: adapter.port.address,
             mtu: wireup.ud.mtu(&adapter.port),
             frame: config.caps.frame as u32,
         };
         let packet = Packet {
-            from: me,
+            from: me.0,
             token: link.token,
             flags: part.map_or(0, |part| part.flags) | idle,
             epoch,

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::dynamic::Dynamic;
+use crate::endpoint::address_handle::AddressHandle;
 use crate::ibv::Event;
 use crate::transport::VerbsTransport;
 
@@ -43,7 +44,7 @@ impl VerbsTransport {
         for at in 0..self.endpoints.len() {
             let conn = &mut self.endpoints[at].conn;
             // Handles name the port's old address as their source. Sends under way keep theirs.
-            conn.ah = None;
+            conn.ah = AddressHandle::None;
             if !conn.is_idle() {
                 // No sign that the peer is dead: it does not count as a break.
                 self.close(at);

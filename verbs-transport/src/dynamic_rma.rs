@@ -82,6 +82,7 @@ impl VerbsTransport {
     /// Posts as many pieces of an endpoint's operations to its target as there is space for.
     pub(crate) fn progress_dynamic(&mut self, at: usize) {
         let Self { endpoints, dynamic, adapter, config, .. } = self;
+        let ranks = [endpoints.me(), endpoints[at].peer];
         let endpoint = &mut endpoints[at];
         let (Some(dynamic), Path::Initiator(number)) = (dynamic, endpoint.rma.path) else { return };
         let (max_reads, mut index) = (max_reads(adapter), 0);
@@ -91,7 +92,7 @@ impl VerbsTransport {
                 return;
             };
             let (target, settings) = (endpoint.conn.target, &config.settings);
-            let ah = endpoint.conn.address_handle(adapter, settings);
+            let ah = endpoint.conn.address_handle(adapter, settings, ranks);
             let (PeerTarget::Known(Some(target)), Some(ah)) = (target, ah) else { break };
             if dynamic.post(number, &piece, ah, target).is_err() {
                 break;

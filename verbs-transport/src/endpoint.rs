@@ -5,6 +5,7 @@
 //! eager-RDMA channel, and the wire-up state of the connection. Nothing here knows the transport;
 //! `post`, `poll`, `connect` and `recovery` drive it.
 
+pub(crate) mod address_handle;
 pub(crate) mod connection;
 pub(crate) mod flow;
 pub(crate) mod rma;

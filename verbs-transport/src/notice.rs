@@ -113,10 +113,12 @@ impl VerbsTransport {
     /// Sends a notice. One that cannot be sent counts as lost on the way.
     fn send_notice(&mut self, at: usize, wants_reply: bool) {
         let Self { endpoints, wireup, adapter, config, .. } = self;
-        let (from, endpoint) = (endpoints.me().0, &mut endpoints[at]);
+        let me = endpoints.me();
+        let endpoint = &mut endpoints[at];
         let (Some(why), Some(addr)) = (&endpoint.failed, endpoint.conn.addr) else { return };
-        let notice = NoticeMsg { wants_reply, from, to: endpoint.peer.0, why: why.clone() };
-        if let Some(ah) = endpoint.conn.address_handle(adapter, &config.settings) {
+        let notice = NoticeMsg { wants_reply, from: me.0, to: endpoint.peer.0, why: why.clone() };
+        let ranks = [me, endpoint.peer];
+        if let Some(ah) = endpoint.conn.address_handle(adapter, &config.settings, ranks) {
             let packet = mtu_bytes(wireup.ud.mtu(&adapter.port));
             let bytes = notice.encode(&wireup.secret, packet);
             let _ = wireup.ud.send(ah, addr.ud_qpn, bytes.len(), |slot| {

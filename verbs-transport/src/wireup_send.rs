@@ -14,7 +14,8 @@ impl VerbsTransport {
         let Some(addr) = self.endpoints[at].conn.addr else { return };
         let message = self.message(&self.endpoints[at], kind);
         let Self { endpoints, wireup, adapter, config, .. } = self;
-        if let Some(ah) = endpoints[at].conn.address_handle(adapter, &config.settings) {
+        let ranks = [endpoints.me(), endpoints[at].peer];
+        if let Some(ah) = endpoints[at].conn.address_handle(adapter, &config.settings, ranks) {
             let message = message.encode(&wireup.secret);
             let _ = wireup.ud.send(ah, addr.ud_qpn, message.len(), |bytes| {
                 bytes.copy_from_slice(&message);

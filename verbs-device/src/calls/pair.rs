@@ -5,6 +5,7 @@
 #![allow(clippy::missing_safety_doc)] // the interface's: objects are alive, structures are there
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use verbs_transport::ibv::layout::{
@@ -174,8 +175,8 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv::Qp, attr: *mut QpAttr, mask
                     return Ok(());
                 }
                 let port = if mask & qp_mask::PORT != 0 { attr.port_num } else { qp.attr.port_num };
-                if mask & qp_mask::AV != 0 && !datagram::is_valid(engine, port, &attr.ah_attr) {
-                    return Err(libc::EINVAL);
+                if mask & qp_mask::AV != 0 {
+                    datagram::check_address(engine, port, &attr.ah_attr)?;
                 }
                 qp.modify(&attr, mask, reads)
             })
@@ -217,11 +218,25 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv::Qp) -> c_int {
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut Pd, attr: *mut AhAttr) -> *mut AhObject {
     // SAFETY: by the interface the domain is alive and the structure readable.
     let (context, attr) = unsafe { (context((*pd).public.context), *attr) };
-    if context.with(|engine| datagram::is_valid(engine, attr.port_num, &attr)) {
-        Box::into_raw(Box::new(AhObject { attr }))
-    } else {
-        fail(libc::EINVAL)
+    let (valid, lookup) = context.with(|engine| {
+        (datagram::check_address(engine, attr.port_num, &attr), engine.options.lookup)
+    });
+    match valid {
+        Ok(()) => Box::into_raw(Box::new(AhObject { attr })),
+        Err(code) => {
+            REFUSED_HANDLES.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(lookup);
+            fail(code)
+        }
     }
+}
+
+static REFUSED_HANDLES: AtomicI32 = AtomicI32::new(0);
+
+/// Returns how many address handles were refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_device_refused_handles() -> c_int {
+    REFUSED_HANDLES.load(Ordering::Relaxed)
 }
 
 #[unsafe(no_mangle)]

@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fabric::Peer;
+
+use super::address_handle::AddressHandle;
 use crate::adapter::Adapter;
 use crate::handshake::{Handshake, Phase};
 use crate::ibv::Ah;
@@ -42,7 +45,7 @@ pub(crate) struct Connection {
     /// When the endpoint is looked after, if it waits for an address or a handshake.
     pub(crate) scheduled: Option<Instant>,
     /// Address handle for datagrams to the peer.
-    pub(crate) ah: Option<Arc<Ah>>,
+    pub(crate) ah: AddressHandle,
     /// First packet sequence number of this end.
     pub(crate) psn: u32,
     /// When the queue pair was created.
@@ -76,7 +79,7 @@ impl Connection {
             addr: None,
             target: PeerTarget::Unknown,
             scheduled: None,
-            ah: None,
+            ah: AddressHandle::None,
             psn: 0,
             created_at: now,
             retry_at: now,
@@ -115,17 +118,27 @@ impl Connection {
         is_same || self.handshake.is_left_for(epoch)
     }
 
-    /// Returns the handle of the peer's address for datagrams; `None` if the device refuses one.
+    /// Returns the handle of the peer's address for datagrams of process `me`; `None` while the
+    /// system refuses one.
     pub(crate) fn address_handle(
         &mut self,
         adapter: &Adapter,
         settings: &Settings,
+        [me, peer]: [Peer; 2],
     ) -> Option<&Arc<Ah>> {
-        if self.ah.is_none() {
-            let attr = adapter.port.address_vector(&self.addr?.port, settings);
-            self.ah = Ah::new(&adapter.pd, attr).ok().map(Arc::new);
-        }
-        self.ah.as_ref()
+        let address = &self.addr?.port;
+        let make = || Ah::new(&adapter.pd, adapter.port.address_vector(address, settings));
+        self.ah.get(make, |error| {
+            eprintln!(
+                "verbena: rank {} cannot send to rank {} ({address}) over RDMA, on {}: the system \
+                 refuses a handle of that address ({error}). Check that there is a route between \
+                 the two addresses (`ip route get`, another verbs.gid_index?) and that the \
+                 neighbour answers (`ip neigh`)",
+                me.0,
+                peer.0,
+                adapter.describe(),
+            );
+        })
     }
 
     /// Takes over the address that a datagram of the peer came from: the peer receives there.
@@ -137,7 +150,7 @@ impl Connection {
     /// Takes over an address of the peer.
     pub(crate) fn set_addr(&mut self, addr: Address) {
         if self.addr != Some(addr) {
-            (self.addr, self.ah) = (Some(addr), None);
+            (self.addr, self.ah) = (Some(addr), AddressHandle::None);
         }
     }
 
