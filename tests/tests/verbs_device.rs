@@ -192,6 +192,17 @@ fn old_libraries_find_the_same_gids() {
     });
 }
 
+/// Processes of a host that sleep are woken by different processors.
+#[test]
+fn processes_take_turns_at_completion_vectors() {
+    alone("processes_take_turns_at_completion_vectors", "vectors=3", || {
+        for local_rank in [1, 2, 4] {
+            transports(1, &Settings { local_rank, ..settings() });
+        }
+        assert_eq!(device::number(&library(), c"verbs_device_vectors"), 1 << 1 | 1 << 2);
+    });
+}
+
 /// Returns transports over all ports, with the primary one in turns.
 fn rails(ranks: u32, settings: &Settings) -> Vec<Rails> {
     let store = InProcessStore::default();

@@ -133,7 +133,6 @@ impl ContextObject {
         public.sz = size_of::<Extended>();
         public.context.abi_compat = std::ptr::without_provenance_mut(layout::EXTENDED);
         (public.context.cmd_fd, public.context.async_fd) = (-1, async_fd);
-        public.context.num_comp_vectors = 1;
         fill(&mut public);
         let object = Box::into_raw(Box::new(ContextObject { context, public }));
         // SAFETY: the object is allocated; the result points into it.

@@ -29,6 +29,7 @@
 //! - `refuse=N`: posts of receives refused in part, in a million (otherwise 0)
 //! - `broken=N`: requests at which a queue pair fails, in a million (otherwise 0)
 //! - `inline=N`: most bytes inline (otherwise 220)
+//! - `vectors=N`: vectors of interrupts for completions (otherwise 1)
 //! - `srq=N`: most receives of a shared queue (otherwise 32767)
 //! - `lacks_srq=NAME,...`: devices without shared receive queues (otherwise none)
 //! - `refuses_srq=NAME,...`: devices that have shared receive queues and refuse to make one
@@ -114,6 +115,8 @@ pub struct Options {
     pub broken: u32,
     /// Most bytes inline.
     pub inline: u32,
+    /// Vectors of interrupts for completions.
+    pub vectors: u32,
     /// Most receives of a shared queue.
     pub srq: u32,
     /// Names of the devices without shared receive queues.
@@ -164,6 +167,7 @@ impl Default for Options {
             refuse: 0,
             broken: 0,
             inline: 220,
+            vectors: 1,
             srq: 32_767,
             lacks_srq: Vec::new(),
             refuses_srq: Vec::new(),
@@ -235,6 +239,7 @@ impl Options {
             "refuse" => self.refuse = number()?,
             "broken" => self.broken = number()?,
             "inline" => self.inline = number()?,
+            "vectors" => self.vectors = number().filter(|&count| count > 0)?,
             "srq" => self.srq = number()?,
             "lacks_srq" => self.lacks_srq = names(value),
             "refuses_srq" => self.refuses_srq = names(value),

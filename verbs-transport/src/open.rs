@@ -66,7 +66,8 @@ impl VerbsTransport {
         let channel = Channel::new(&port.context).map_err(step("making a completion channel"))?;
         // For all connections that there may be: not all drivers can enlarge it.
         let entries = completions_for(max_connections, config.receives, settings.credits, size);
-        let cq = Cq::new(&channel, entries).map_err(step("making a completion queue"))?;
+        let turn = settings.local_rank;
+        let cq = Cq::new(&channel, entries, turn).map_err(step("making a completion queue"))?;
         let (credits, message) = (settings.credits, max_message(config.caps.frame));
         let mut recv = ReceiveQueue::new(pd, message, config.receives)
             .map_err(step("making a shared receive queue"))?;

@@ -54,7 +54,7 @@ impl VerbsTransport {
         let old = Box::new(AtomicU64::new(0));
         let at = old.as_ptr().expose_provenance();
         let result = Mr::register_range(pd, at..at + 8, access::LOCAL_WRITE)?;
-        let cq = Cq::new(&Channel::new(&port.context)?, 4)?;
+        let cq = Cq::new(&Channel::new(&port.context)?, 4, 0)?;
         let receives = Srq::new(pd, 1)?;
         let qp = Qp::new(pd, &cq, Some(&receives), 4, 0, 0)?;
         self.connect_to_itself(&qp)?;

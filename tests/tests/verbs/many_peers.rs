@@ -49,7 +49,7 @@ impl Crowd {
         let port = Port::choose(&settings()).expect("a port");
         let pd = Pd::new(&port.context).expect("a domain");
         let channel = Channel::new(&port.context).expect("a channel");
-        let cq = Cq::new(&channel, 16_384).expect("a completion queue");
+        let cq = Cq::new(&channel, 16_384, 0).expect("a completion queue");
         let qp = Qp::new(&pd, &cq, None, 8192, RECEIVES as u32, 0).expect("a queue pair");
         let key = blake3::derive_key("verbena verbs bell qkey", &SECRET);
         let qkey = u32::from_le_bytes([key[0], key[1], key[2], key[3] & 0x7f]);

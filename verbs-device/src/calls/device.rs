@@ -84,6 +84,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut ibv::Conte
         ops.post_send = Some(post_send);
         ops.post_recv = Some(post_recv);
         public.context.device = device.cast();
+        public.context.num_comp_vectors = setup().options.vectors as c_int;
     })
 }
 

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use verbs_transport::ibv::layout::{self as ibv, Wc};
@@ -44,8 +45,14 @@ pub unsafe extern "C" fn ibv_create_cq(
     entries: c_int,
     cq_context: *mut c_void,
     channel: *mut CompChannel,
-    _: c_int,
+    vector: c_int,
 ) -> *mut ibv::Cq {
+    // SAFETY: by the interface the context is open.
+    let vectors = unsafe { context(device) }.with(|engine| engine.options.vectors);
+    if !(0..vectors as c_int).contains(&vector) {
+        return fail(libc::EINVAL);
+    }
+    VECTORS.fetch_or(1 << vector, Ordering::Relaxed);
     // SAFETY: by the interface the channel is null or alive.
     let number = unsafe { channel.as_ref() }.map(|channel| channel.number);
     let object = Box::into_raw(Box::new(ibv::Cq {
@@ -65,6 +72,14 @@ pub unsafe extern "C" fn ibv_create_cq(
     // SAFETY: the object was allocated above.
     unsafe { (*object).handle = handle };
     object
+}
+
+static VECTORS: AtomicI32 = AtomicI32::new(0);
+
+/// Returns the vectors of all completion queues, as bits.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_device_vectors() -> c_int {
+    VECTORS.load(Ordering::Relaxed)
 }
 
 #[unsafe(no_mangle)]

@@ -112,6 +112,13 @@ impl Context {
         unsafe { (*(*self.raw()).device).transport_type }
     }
 
+    /// Returns the number of the device's vectors of interrupts for completions.
+    pub fn completion_vectors(&self) -> u32 {
+        // SAFETY: the context is open, and its number of vectors does not change.
+        let vectors = unsafe { (*self.raw()).num_comp_vectors };
+        u32::try_from(vectors).unwrap_or(0).max(1)
+    }
+
     /// Returns the device's folder in sysfs.
     pub fn folder(&self) -> PathBuf {
         // SAFETY: as in `transport_type`; the path does not change.

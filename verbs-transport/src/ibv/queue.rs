@@ -148,13 +148,15 @@ impl Channel {
 }
 
 impl Cq {
-    /// Makes a queue with space for `entries` completions.
-    pub fn new(channel: &Arc<Channel>, entries: u32) -> io::Result<Cq> {
+    /// Makes a queue with space for `entries` completions. Its events interrupt by one of the
+    /// device's vectors, those of queues of different `turn` by different ones.
+    pub fn new(channel: &Arc<Channel>, entries: u32, turn: u32) -> io::Result<Cq> {
         let context = Arc::clone(&channel.context);
         let create = context.library.create_cq;
+        let vector = (turn % context.completion_vectors()) as c_int;
         // SAFETY: the device is open, and the channel is of the same device and kept alive.
         let raw = non_null(unsafe {
-            create(context.raw(), entries as c_int, null_mut(), channel.raw.as_ptr(), 0)
+            create(context.raw(), entries as c_int, null_mut(), channel.raw.as_ptr(), vector)
         })?;
         let unusable = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         let poll = context.ops().poll_cq.ok_or_else(unusable)?;
