@@ -19,6 +19,8 @@ mod locked_memory;
 mod many_peers;
 #[path = "verbs/moved.rs"]
 mod moved;
+#[path = "verbs/path_mtu.rs"]
+mod path_mtu;
 #[path = "verbs/refused.rs"]
 mod refused;
 #[path = "verbs/seeds.rs"]

@@ -8,7 +8,7 @@ use verbs_transport::ibv::layout::qp_state as state;
 use crate::completion::Cq;
 use crate::engine::{AsyncEvent, Engine};
 use crate::links::Sent;
-use crate::packet::{Kind, Packet};
+use crate::packet::{Kind, MTU_SHIFT, Packet};
 use crate::qp::Service;
 use crate::{datagram, dynamic, port, requester, responder};
 
@@ -77,6 +77,12 @@ impl Engine {
         }
         if !qp.is_reliable() || !from_peer || !qp.can_receive() {
             return;
+        }
+        let is_connected = matches!(qp.service, Service::Connected);
+        if is_connected && u32::from(packet.flags >> MTU_SHIFT) != qp.attr.path_mtu {
+            // An adapter takes the first packet of a message for an invalid one.
+            eprintln!("verbs-device: the two ends of a connection have packets of different length");
+            std::process::abort();
         }
         self.with_qp(packet.target, |engine, qp| match packet.kind {
             Kind::Ack | Kind::Nak | Kind::Response | Kind::OldValue

@@ -18,7 +18,7 @@ use crate::completion::{Cq, Receive, Signals, Srq};
 use crate::links::{Links, Sent, Target};
 use crate::memory::{self, Regions};
 use crate::options::{Link, Options};
-use crate::packet::{GLOBAL, Packet};
+use crate::packet::{GLOBAL, MTU_SHIFT, Packet};
 use crate::port::{self, Port};
 use crate::qp::{Qp, Receiving, Sending, Service, Wqe};
 
@@ -197,7 +197,13 @@ impl Engine {
         if self.is_removed || self.chance(self.options.loss) {
             return None;
         }
+        if packet.longest(qp.attr.path_mtu) > self.options.path as usize {
+            return None;
+        }
         let port = self.port_of(qp).filter(|port| port.is_up)?;
+        if qp.is_reliable() {
+            packet.flags |= (qp.attr.path_mtu as u8) << MTU_SHIFT;
+        }
         packet.pkey = port.pkeys.get(usize::from(qp.attr.pkey_index)).copied()?;
         (packet.source_lid, packet.target_lid) = (port.lid(), to.dlid);
         if to.is_global != 0 {

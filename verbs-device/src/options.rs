@@ -18,6 +18,7 @@
 //!   network: `host` times the number of devices, and the place in the list (otherwise none)
 //! - `lookup=N`: µs that the system takes to find that (otherwise 0)
 //! - `mtu=N`: largest packet of the ports in bytes, 256 to 4096 (otherwise 4096)
+//! - `path=N`: most bytes of a packet that is not lost on the way (otherwise 4096)
 //! - `late=N`: completions come up to N µs late (otherwise 0)
 //! - `lots=N`: completions come in lots, N µs apart (otherwise 0)
 //! - `place=N`: parts of writes are placed up to N µs late, in any order (otherwise 0)
@@ -95,6 +96,8 @@ pub struct Options {
     pub lookup: Duration,
     /// Largest packet of the ports, bytes.
     pub mtu: u32,
+    /// Most bytes of a packet that is not lost on the way.
+    pub path: u32,
     /// Longest delay of a completion.
     pub late: Duration,
     /// Time between two lots of completions; zero: each comes alone.
@@ -157,6 +160,7 @@ impl Default for Options {
             unreachable: Vec::new(),
             lookup: Duration::ZERO,
             mtu: 4096,
+            path: 4096,
             late: Duration::ZERO,
             lots: Duration::ZERO,
             place: Duration::ZERO,
@@ -229,6 +233,7 @@ impl Options {
             }
             "lookup" => self.lookup = micros()?,
             "mtu" => self.mtu = number().filter(is_packet)?,
+            "path" => self.path = number().filter(is_packet)?,
             "late" => self.late = micros()?,
             "lots" => self.lots = micros()?,
             "place" => self.place = micros()?,

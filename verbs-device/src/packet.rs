@@ -52,6 +52,9 @@ pub(crate) const LAST: u8 = 2;
 /// The packet has a global route header.
 pub(crate) const GLOBAL: u8 = 4;
 
+/// Where the largest packet of the sender's connection begins in the flags, as libibverbs numbers it.
+pub(crate) const MTU_SHIFT: u32 = 4;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) kind: Kind,
@@ -96,6 +99,15 @@ impl Packet {
             source_gid: [0; 16],
             target_gid: [0; 16],
             payload: Vec::new(),
+        }
+    }
+
+    /// Returns the bytes of the longest packet that a device makes of it on a connection of this
+    /// `mtu`. Packets here are as long as all of them together.
+    pub(crate) fn longest(&self, mtu: u32) -> usize {
+        match self.kind {
+            Kind::Datagram => self.payload.len(),
+            _ => self.payload.len().min(128 << mtu),
         }
     }
 

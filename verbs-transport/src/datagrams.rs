@@ -96,7 +96,7 @@ impl VerbsTransport {
             let backlog = Backlog { messages: &flow.unacked, count };
             let payload = usize::from(link.mtu) - HEADER - ADDRESS;
             let Some(part) = link.tx.next(now, backlog, payload, !flow.has_credit()) else { break };
-            self.send_packet(at, Some(part));
+            self.send_packet(at, Some(part), 0);
         }
         let Self { endpoints, datagrams, .. } = self;
         if let Some(link) = &mut endpoints[at].link {
@@ -104,9 +104,9 @@ impl VerbsTransport {
         }
     }
 
-    /// Sends a packet with a part of a message, or an acknowledgement alone. One that cannot be
-    /// sent counts as lost on the way.
-    fn send_packet(&mut self, at: usize, part: Option<Part>) {
+    /// Sends a packet with a part of a message, or an acknowledgement alone, with these [`flags`]
+    /// too. One that cannot be sent counts as lost on the way.
+    pub(crate) fn send_packet(&mut self, at: usize, part: Option<Part>, more: u8) {
         let me = self.endpoints.me();
         let Self { endpoints, wireup, send, adapter, config, datagrams, .. } = self;
         let endpoint = &mut endpoints[at];
@@ -124,7 +124,7 @@ impl VerbsTransport {
         let packet = Packet {
             from: me.0,
             token: link.token,
-            flags: part.map_or(0, |part| part.flags) | idle,
+            flags: part.map_or(0, |part| part.flags) | idle | more,
             epoch,
             stream: link.tx.stream,
             number: part.map_or(0, |part| part.number),
@@ -167,7 +167,7 @@ impl VerbsTransport {
                 continue;
             }
             if self.wireup.ud.has_space() && self.endpoints[index].conn.addr.is_some() {
-                self.send_packet(index, None);
+                self.send_packet(index, None, 0);
                 continue;
             }
             // Later: after the next completion, or when the address is there.
@@ -201,6 +201,7 @@ impl VerbsTransport {
                 link.is_unknown = true;
                 let timeouts = link.tx.timeouts;
                 self.on_silence(at, timeouts);
+                self.on_datagram_lost(at);
             }
             self.pump(at);
             let Self { endpoints, datagrams, .. } = self;
@@ -279,12 +280,17 @@ impl VerbsTransport {
         let Some(link) = endpoint.link.as_mut().filter(|link| link.token == packet.token) else {
             return false;
         };
-        if link.tx.on_ack(now, packet.ack) {
+        let has_arrived = link.tx.on_ack(now, packet.ack);
+        if has_arrived {
             // It has acknowledged packets, which have this process's address. They may have an
             // earlier one; then silence follows.
             link.is_unknown = false;
         }
+        link.oldest.was_heard = true;
         endpoint.conn.warned = true;
+        if has_arrived {
+            self.on_datagrams_arrived(at);
+        }
         if let Some(address) = &packet.address
             && !self.on_address(at, address, ud_qpn)
         {
@@ -296,6 +302,9 @@ impl VerbsTransport {
         self.endpoints[at].used_at = self.polls;
         self.follow_peer(at, packet);
         let moved = packet.has_data() && self.on_data(at, packet, payload, now, sink);
+        if !packet.has_data() && packet.flags & flags::ACK_NOW != 0 {
+            self.acknowledge_soon(at);
+        }
         self.pump(at);
         moved
     }
@@ -338,13 +347,13 @@ impl VerbsTransport {
         true
     }
 
-    /// Lets packets to endpoint `at` have as many bytes as both ends take. Longer ones under way are
-    /// cut anew.
+    /// Lets packets to endpoint `at` have as many bytes as both ends and the path take. Longer ones
+    /// under way are cut anew.
     pub(crate) fn limit_packets(&mut self, at: usize) {
         let mtu = self.wireup.ud.mtu(&self.adapter.port);
         let endpoint = &mut self.endpoints[at];
         let Some(link) = &mut endpoint.link else { return };
-        let mtu = mtu_bytes(mtu.min(link.peer_mtu));
+        let mtu = mtu_bytes(mtu.min(link.peer_mtu).min(endpoint.conn.path_mtu));
         let is_less = mtu < std::mem::replace(&mut link.mtu, mtu);
         if is_less && !endpoint.conn.is_ready() {
             let messages = &endpoint.flow.unacked;

@@ -22,7 +22,8 @@ impl VerbsTransport {
     /// that is looked up.
     pub(crate) fn reaches_target(&mut self, at: usize) -> Option<bool> {
         let conn = &mut self.endpoints[at].conn;
-        if self.dynamic.is_none() {
+        // Initiators have one length of packets for all peers.
+        if self.dynamic.is_none() || conn.path_mtu < self.adapter.port.mtu() {
             return Some(false);
         }
         match conn.target {

@@ -44,6 +44,7 @@ mod notice;
 mod one_sided;
 mod open;
 mod own_atomics;
+mod path_mtu;
 mod poll;
 mod post;
 mod promotion;

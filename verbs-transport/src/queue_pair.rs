@@ -34,7 +34,7 @@ impl VerbsTransport {
             Err(error) => return Err(self.refused(at, is_urgent, error)),
         };
         let endpoint = &mut self.endpoints[at];
-        endpoint.conn.created(qp.number(), random_psn());
+        endpoint.conn.created(qp.number(), random_psn(), self.adapter.port.mtu());
         endpoint.used_at = self.polls;
         self.endpoints.attach(at, qp);
         Ok(())
@@ -48,7 +48,7 @@ impl VerbsTransport {
         let device = &port.device_attr;
         let attr = QpAttr {
             qp_state: state::RTR,
-            path_mtu: port.attr.active_mtu.min(message.mtu.into()),
+            path_mtu: endpoint.conn.mtu.min(message.mtu).into(),
             dest_qp_num: message.qpn,
             rq_psn: message.psn,
             max_dest_rd_atomic: reads(device.max_qp_rd_atom),

@@ -129,11 +129,14 @@ impl VerbsTransport {
             self.disconnect(at);
         }
         self.drain(at);
-        let endpoint = &mut self.endpoints[at];
-        endpoint.conn.handshake.reset();
-        if endpoint.failed.is_some() {
+        self.endpoints[at].conn.handshake.reset();
+        if self.endpoints[at].failed.is_some() {
             return;
         }
+        if had_worked {
+            self.on_stuck(at);
+        }
+        let endpoint = &mut self.endpoints[at];
         if !endpoint.conn.broke(had_worked) {
             return self.fail(
                 at,

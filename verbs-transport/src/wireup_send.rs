@@ -41,7 +41,7 @@ impl VerbsTransport {
             frame: self.config.caps.frame as u32,
             ring_control: endpoint.eager_rdma.control.as_ref().map_or((0, 0), Exposed::target),
             port: port.address,
-            mtu: port.attr.active_mtu as u8,
+            mtu: endpoint.conn.mtu,
             max_reads: reads(port.device_attr.max_qp_rd_atom),
         }
     }

@@ -178,6 +178,9 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv::Qp, attr: *mut QpAttr, mask
                 if mask & qp_mask::AV != 0 {
                     datagram::check_address(engine, port, &attr.ah_attr)?;
                 }
+                if mask & qp_mask::PATH_MTU != 0 && 128 << attr.path_mtu > engine.options.mtu {
+                    return Err(libc::EINVAL);
+                }
                 qp.modify(&attr, mask, reads)
             })
             .unwrap_or(Err(libc::EINVAL))

@@ -23,6 +23,19 @@ pub(crate) enum AckState {
     Due,
 }
 
+/// The oldest packet to a peer that has not arrived, at its last timeout; see `path_mtu`.
+#[derive(Debug, Default)]
+pub(crate) struct OldestPacket {
+    /// Its stream and number.
+    id: (u32, u32),
+    /// Timeouts before which the peer was heard.
+    lost: u8,
+    /// The peer was heard since its last timeout.
+    pub(crate) was_heard: bool,
+    /// Packets are short since it was lost: a line is due when they arrive.
+    pub(crate) is_untold: bool,
+}
+
 /// The datagram path to one peer.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -43,6 +56,7 @@ pub(crate) struct Link {
     pub(crate) mtu: u16,
     /// Largest packet that the peer takes, as libibverbs numbers it.
     pub(crate) peer_mtu: u8,
+    pub(crate) oldest: OldestPacket,
     /// The peer may not know this process's address.
     pub(crate) is_unknown: bool,
     /// Waits for space in the queue of the UD queue pair.
@@ -52,6 +66,17 @@ pub(crate) struct Link {
 }
 
 const _: () = assert!(size_of::<Link>() <= 256);
+
+impl OldestPacket {
+    /// Records a timeout of packet `id`. Returns before how many of its timeouts the peer was heard.
+    pub(crate) fn timed_out(&mut self, id: (u32, u32)) -> u8 {
+        if self.id != id {
+            (self.id, self.lost) = (id, 0);
+        }
+        self.lost += u8::from(std::mem::take(&mut self.was_heard));
+        self.lost
+    }
+}
 
 impl Link {
     /// Returns a link to a peer whose port is not known.
@@ -67,6 +92,7 @@ impl Link {
             unacked: 0,
             mtu: mtu_bytes(SAFE_MTU),
             peer_mtu: SAFE_MTU,
+            oldest: OldestPacket::default(),
             is_unknown: true,
             is_stalled: false,
             is_listed: false,

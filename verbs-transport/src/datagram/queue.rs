@@ -24,6 +24,8 @@ pub(crate) struct Datagrams {
     pub(crate) due: Vec<u32>,
     /// Early packets held.
     pub(crate) held: usize,
+    /// A line has reported a path that carries short packets alone.
+    pub(crate) has_told_short_path: bool,
     /// Packets sent, with data or without.
     pub(crate) sent: u64,
 }
@@ -36,6 +38,7 @@ impl Datagrams {
             stalled: Vec::new(),
             due: Vec::new(),
             held: 0,
+            has_told_short_path: false,
             sent: 0,
         }
     }

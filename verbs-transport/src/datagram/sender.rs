@@ -333,6 +333,11 @@ impl Sender {
         true
     }
 
+    /// Returns stream, number and length of the oldest packet that has not arrived.
+    pub(crate) fn oldest(&self) -> Option<((u32, u32), u16)> {
+        self.packets.front().map(|flight| ((self.stream, self.acked), flight.len))
+    }
+
     /// Returns when [`Sender::on_time`] has something to do.
     pub(crate) fn timer(&self) -> Option<Micros> {
         self.timeout_at

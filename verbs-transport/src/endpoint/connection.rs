@@ -20,6 +20,8 @@ pub(crate) const RETRY_MAX: Duration = Duration::from_millis(500);
 /// failed.
 pub(crate) const MAX_BREAKS: u32 = 10;
 
+/// Largest packet of any port, as libibverbs numbers it.
+const MAX_MTU: u8 = 5;
 /// First and longest time after which a peer that had no space for a connection is asked again.
 const REFUSED_MIN: Duration = Duration::from_millis(50);
 const REFUSED_MAX: Duration = Duration::from_secs(5);
@@ -35,6 +37,15 @@ pub(crate) enum PeerTarget {
     Suspended(Instant),
 }
 
+/// What was done when a connection broke last; see `path_mtu`.
+#[derive(Debug, Default)]
+pub(crate) struct LastBreak {
+    /// Frames acknowledged and pieces of operations completed until then.
+    done: (u32, u32),
+    /// Breaks in a row at that point.
+    count: u8,
+}
+
 /// Wire-up state of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -48,6 +59,13 @@ pub(crate) struct Connection {
     pub(crate) ah: AddressHandle,
     /// First packet sequence number of this end.
     pub(crate) psn: u32,
+    /// Largest packet that the path to the peer carries, as far as is known, as libibverbs numbers
+    /// it; see `path_mtu`.
+    pub(crate) path_mtu: u8,
+    /// Largest packet that this end of the connection offers.
+    pub(crate) mtu: u8,
+    /// The last break of a connection.
+    pub(crate) last_break: LastBreak,
     /// When the queue pair was created.
     pub(crate) created_at: Instant,
     /// When to send the next request.
@@ -72,6 +90,17 @@ pub(crate) struct Connection {
     pub(crate) notice_until: Option<Instant>,
 }
 
+impl LastBreak {
+    /// Records another break. Returns how many there were at this point.
+    pub(crate) fn again(&mut self, done: (u32, u32)) -> u8 {
+        if self.done != done {
+            (self.done, self.count) = (done, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count
+    }
+}
+
 impl Connection {
     pub(crate) fn new(now: Instant) -> Connection {
         Connection {
@@ -81,6 +110,9 @@ impl Connection {
             scheduled: None,
             ah: AddressHandle::None,
             psn: 0,
+            path_mtu: MAX_MTU,
+            mtu: MAX_MTU,
+            last_break: LastBreak::default(),
             created_at: now,
             retry_at: now,
             retries: 0,
@@ -160,10 +192,12 @@ impl Connection {
         (self.broke_at, self.disconnect_until) = (None, None);
     }
 
-    /// Records a new queue pair.
-    pub(crate) fn created(&mut self, qpn: u32, psn: u32) {
+    /// Records a new queue pair, on a port with packets of `port_mtu`. What this end offers stays
+    /// the same for the attempt: both ends must take the same.
+    pub(crate) fn created(&mut self, qpn: u32, psn: u32, port_mtu: u8) {
         self.handshake.created(qpn);
         (self.psn, self.created_at) = (psn, Instant::now());
+        self.mtu = port_mtu.min(self.path_mtu);
     }
 
     /// Records that the peer has no connection of attempt `epoch` either.

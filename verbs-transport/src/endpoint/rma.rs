@@ -65,6 +65,8 @@ pub(crate) struct RmaQueue {
     pub(crate) ops: VecDeque<RmaOp>,
     pub(crate) path: Path,
     pieces: usize,
+    /// Pieces that were completed and confirmed.
+    pub(crate) confirmed: u32,
     /// Pieces under way that are answered with data: reads and atomics.
     reads: usize,
     /// Most of these that both devices of the connection have under way.
@@ -96,7 +98,7 @@ pub(crate) struct Completed {
 impl RmaQueue {
     pub(crate) fn new() -> RmaQueue {
         let path = Path::Connection;
-        RmaQueue { ops: VecDeque::new(), path, pieces: 0, reads: 0, max_reads: 1 }
+        RmaQueue { ops: VecDeque::new(), path, pieces: 0, confirmed: 0, reads: 0, max_reads: 1 }
     }
 
     /// Queues an operation.
@@ -163,7 +165,9 @@ impl RmaQueue {
         op.completed += len;
         let before = std::mem::replace(&mut op.unconfirmed, len);
         let is_last = op.completed == op.total();
-        Some(Completed { is_last, is_answered, is_progress: is_last || before > 0 })
+        let is_progress = is_last || before > 0;
+        self.confirmed = self.confirmed.wrapping_add(u32::from(is_progress));
+        Some(Completed { is_last, is_answered, is_progress })
     }
 
     /// Takes out the atomics that were posted, and returns their tokens.
