@@ -23,6 +23,8 @@ mod moved;
 mod path_mtu;
 #[path = "verbs/refused.rs"]
 mod refused;
+#[path = "verbs/secondary.rs"]
+mod secondary;
 #[path = "verbs/seeds.rs"]
 mod seeds;
 #[path = "verbs/shares.rs"]

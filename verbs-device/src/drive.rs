@@ -81,7 +81,9 @@ impl Engine {
         let is_connected = matches!(qp.service, Service::Connected);
         if is_connected && u32::from(packet.flags >> MTU_SHIFT) != qp.attr.path_mtu {
             // An adapter takes the first packet of a message for an invalid one.
-            eprintln!("verbs-device: the two ends of a connection have packets of different length");
+            eprintln!(
+                "verbs-device: the two ends of a connection have packets of different length"
+            );
             std::process::abort();
         }
         self.with_qp(packet.target, |engine, qp| match packet.kind {

@@ -148,7 +148,7 @@ impl VerbsTransport {
     fn give_up_reconnecting(&mut self, at: usize) {
         let timeout = self.config.settings.reconnect_timeout.as_secs();
         let port = self.adapter.describe();
-        self.fail(
+        self.lose(
             at,
             format!(
                 "the connection broke and did not come back within {timeout} s \

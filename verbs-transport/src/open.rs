@@ -113,6 +113,7 @@ impl VerbsTransport {
             polls: 0,
             flushing: None,
             has_warned_refused: false,
+            has_lost: false,
         })
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! Invariants: each port has a context of its own, since a context reports an event of the device
 //! once, whichever port it is about. A secondary port whose device is gone carries nothing more,
-//! and a line on standard error reports that once.
+//! and a line on standard error reports that once. One that does not reach a peer is tried again
+//! with later transfers (`VerbsTransport::lose`).
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -368,6 +369,7 @@ fn secondary_settings(settings: &Settings, port: &Port) -> Settings {
         port: Some(port.number),
         gid_index: None,
         reconnect_timeout: settings.reconnect_timeout.min(SECONDARY_RECONNECT),
+        is_secondary: true,
         credits: 4,
         eager_max: 64,
         eager_rdma_peers: 0,

@@ -138,7 +138,7 @@ impl VerbsTransport {
         }
         let endpoint = &mut self.endpoints[at];
         if !endpoint.conn.broke(had_worked) {
-            return self.fail(
+            return self.lose(
                 at,
                 format!(
                     "the connection broke {MAX_BREAKS} times in a row, the last time because {why}"
@@ -150,6 +150,33 @@ impl VerbsTransport {
         }
         self.use_datagrams(at);
         self.acknowledge_soon(at);
+    }
+
+    /// Gives a peer up that is not reached. A secondary port gives up what waits for it, and tries
+    /// again with later transfers.
+    #[cold]
+    pub(crate) fn lose(&mut self, at: usize, why: String) {
+        if !self.config.settings.is_secondary {
+            return self.fail(at, why);
+        }
+        self.put_initiator(at, false);
+        self.give_up_connecting(at);
+        let Self { endpoints, reports, .. } = self;
+        let endpoint = &mut endpoints[at];
+        let conn = &mut endpoint.conn;
+        (conn.broke_at, conn.breaks, conn.disconnect_until) = (None, 0, None);
+        let failure = PeerFailed { peer: endpoint.peer, why };
+        reports.fail_all(endpoint.rma.ops.drain(..).map(|op| op.token), &failure);
+        self.serve_line();
+        if !std::mem::replace(&mut self.has_lost, true) {
+            let PeerFailed { peer, why } = failure;
+            eprintln!(
+                "verbena: rank {} goes on without one of its RDMA ports to rank {}, and tries it \
+                 again later: {why}",
+                self.endpoints.me().0,
+                peer.0,
+            );
+        }
     }
 
     /// Gives a peer up, and tells it.

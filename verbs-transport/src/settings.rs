@@ -64,6 +64,9 @@ pub struct Settings {
     pub retries: u8,
     /// Time that a connection that broke may take to come back.
     pub reconnect_timeout: Duration,
+    /// A peer that is not reached is tried again later, and does not count as failed: the primary
+    /// port carries what this one does not.
+    pub is_secondary: bool,
     /// Time that a first request may go unanswered before a warning.
     pub connect_warn_after: Duration,
 }
@@ -103,6 +106,7 @@ impl Settings {
             reconnect_timeout: knobs
                 .duration(knob::VERBS_RECONNECT_TIMEOUT)
                 .unwrap_or(Duration::from_secs(600)),
+            is_secondary: false,
             connect_warn_after: knobs
                 .duration(knob::VERBS_CONNECT_WARN_AFTER)
                 .unwrap_or(Duration::from_secs(10)),

@@ -61,6 +61,8 @@ pub struct VerbsTransport {
     pub(crate) flushing: Option<Flushing>,
     /// A line has reported that the system refuses memory.
     pub(crate) has_warned_refused: bool,
+    /// A line has reported that this secondary port has lost a peer.
+    pub(crate) has_lost: bool,
 }
 
 /// The end of a session under way.

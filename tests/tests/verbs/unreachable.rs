@@ -18,10 +18,8 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 #[test]
 fn an_address_without_a_way_is_looked_up_now_and_then() {
     let name = "unreachable::an_address_without_a_way_is_looked_up_now_and_then";
-    let options = format!(
-        "devices=stand0/roce,stand1/roce unreachable=1 lookup={}",
-        LOOK_UP.as_micros()
-    );
+    let options =
+        format!("devices=stand0/roce,stand1/roce unreachable=1 lookup={}", LOOK_UP.as_micros());
     alone(name, &options, || {
         let store = InProcessStore::default();
         let mut ends = [(0, "stand0"), (1, "stand1")].map(|(rank, device)| {
