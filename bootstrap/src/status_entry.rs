@@ -35,6 +35,7 @@ pub struct StatusEntry {
     /// The bits of [`Meanwhile`].
     meanwhile: AtomicU32,
     looked: AtomicU64,
+    callbacks: AtomicU32,
 }
 
 const _: () = assert!(size_of::<StatusEntry>() == 128);
@@ -151,6 +152,7 @@ impl StatusEntry {
             ended: AtomicU32::new(0),
             meanwhile: AtomicU32::new(0),
             looked: AtomicU64::new(0),
+            callbacks: AtomicU32::new(0),
         }
     }
 
@@ -199,8 +201,12 @@ impl StatusEntry {
     pub fn user_callback(&self, function: &mut dyn FnMut()) {
         let (call, outer) = (self.call.load(Relaxed), self.outer.load(Relaxed));
         self.outer.store(call, Relaxed);
+        self.callbacks.fetch_add(1, Relaxed);
         function();
-        self.outer.store(outer, Relaxed);
+        // Those of several threads may overlap, in any order: with the last one none is left whose
+        // caller is in MPI.
+        let is_last = self.callbacks.fetch_sub(1, Relaxed) == 1;
+        self.outer.store(if is_last { 0 } else { outer }, Relaxed);
         self.call.store(call, Relaxed);
     }
 
@@ -419,6 +425,30 @@ mod tests {
         assert_eq!(now(), 5);
         entry.leave();
         assert_eq!(now(), 0);
+    }
+
+    #[test]
+    fn overlapping_functions_of_threads_leave_no_outer_call() {
+        let entry = StatusEntry::detached();
+        let [began, may_end] = [std::sync::Barrier::new(2), std::sync::Barrier::new(2)];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                entry.enter(5);
+                entry.user_callback(&mut || {
+                    began.wait();
+                    may_end.wait();
+                });
+            });
+            began.wait();
+            entry.enter(6);
+            // This one ends last, and began while the other one's call was the outer one.
+            entry.user_callback(&mut || {
+                may_end.wait();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            });
+        });
+        entry.leave();
+        assert_eq!(entry.snapshot().call, 0);
     }
 
     proptest! {
