@@ -18,6 +18,11 @@ pub trait Store: Send {
     /// [`Store::try_value`] asks again.
     fn forget(&mut self, _key: &str) {}
 
+    /// Returns whether a value that a process changes later is seen by others that ask again.
+    fn shows_changes(&self) -> bool {
+        true
+    }
+
     /// Returns the keys whose values have arrived, from number `seen` on, and moves `seen` behind
     /// them. A store whose answers do not come by a descriptor names none.
     fn arrivals(&mut self, _seen: &mut usize) -> Vec<String> {

@@ -90,6 +90,10 @@ impl Store for Addresses {
         answers.values.remove(key);
     }
 
+    fn shows_changes(&self) -> bool {
+        matches!(self.store, bootstrap::Store::Launcher(_))
+    }
+
     fn arrivals(&mut self, seen: &mut usize) -> Vec<String> {
         let bootstrap::Store::Launcher(control) = &self.store else { return Vec::new() };
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);

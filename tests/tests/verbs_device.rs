@@ -5,6 +5,8 @@
 mod downed;
 #[path = "verbs/dynamic.rs"]
 mod dynamic;
+#[path = "verbs/ended.rs"]
+mod ended;
 #[path = "verbs/faulty.rs"]
 mod faulty;
 #[path = "verbs/full_queue.rs"]

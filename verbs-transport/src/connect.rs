@@ -13,7 +13,7 @@ use crate::endpoint::connection::{Connection, PeerTarget};
 use crate::frame::PREFIX;
 use crate::handshake::{Actions, Received};
 use crate::transport::VerbsTransport;
-use crate::wireup_msg::{Address, Kind, Published, WireupMsg};
+use crate::wireup_msg::{Address, Kind, WireupMsg};
 
 /// Requests without an answer, about a second's, after which the device is checked.
 const CHECK_DEVICE_AFTER: u32 = 8;
@@ -63,9 +63,9 @@ impl VerbsTransport {
         let endpoint = &mut self.endpoints[at];
         match self.wireup.look_up(endpoint.peer) {
             Ok(None) => endpoint.conn.retry_at = Instant::now() + self.wireup.look_up_interval(),
-            Ok(Some(Published { address, target })) => {
-                endpoint.conn.addr = Some(address);
-                endpoint.conn.target = PeerTarget::Known(target);
+            Ok(Some(published)) => {
+                endpoint.conn.found(&published);
+                endpoint.conn.target = PeerTarget::Known(published.target);
                 self.reach(at);
             }
             Err(why) => self.fail(at, why),
@@ -185,7 +185,7 @@ impl VerbsTransport {
         let endpoint = &mut self.endpoints[at];
         let is_silent = endpoint.conn.retries > CHECK_DEVICE_AFTER;
         if is_silent && let Ok(Some(published)) = self.wireup.look_up_again(endpoint.peer) {
-            endpoint.conn.set_addr(published.address);
+            endpoint.conn.found(&published);
         }
         is_silent
     }

@@ -222,7 +222,7 @@ impl VerbsTransport {
         }
         let endpoint = &mut self.endpoints[at];
         if let Ok(Some(published)) = self.wireup.look_up_again(endpoint.peer) {
-            endpoint.conn.set_addr(published.address);
+            endpoint.conn.found(&published);
         }
         if timeouts.is_multiple_of(2 * LOOK_UP_AFTER) {
             self.check_device();
@@ -242,6 +242,10 @@ impl VerbsTransport {
 
     /// Handles a datagram. Returns whether a frame was delivered.
     pub(crate) fn on_datagram(&mut self, completion: &Wc, sink: &mut impl Sink) -> bool {
+        if std::mem::take(&mut self.wireup.has_ended) {
+            // It polls again: another session.
+            let _ = self.publish();
+        }
         let Some((slot, len)) = self.wireup.ud.received(completion) else { return false };
         let bytes = self.wireup.ud.datagram(slot, len);
         let mut moved = false;

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use crate::dynamic::Dynamic;
 use crate::endpoint::address_handle::AddressHandle;
 use crate::ibv::Event;
 use crate::transport::VerbsTransport;
@@ -36,9 +35,7 @@ impl VerbsTransport {
             Ok(false) | Err(_) => return,
         }
         self.renew_dynamic();
-        let (me, port) = (self.endpoints.me(), self.adapter.port.address);
-        let target = self.dynamic.as_ref().map(Dynamic::target);
-        if let Err(why) = self.wireup.publish(me, port, target) {
+        if let Err(why) = self.publish() {
             eprintln!("verbena: cannot publish the new RDMA address of this process: {why}");
         }
         for at in 0..self.endpoints.len() {

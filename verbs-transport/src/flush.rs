@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use crate::frame::control;
 use crate::transport::{Flushing, VerbsTransport};
 
-/// How long requests go to a peer whose connection broke while this process ends.
+/// How long a peer is waited for that has ended, or whose connection broke, while this process ends.
 const RECONNECT_AT_END: Duration = Duration::from_secs(5);
 
 impl VerbsTransport {
-    /// Returns whether the peers' devices have everything. A peer whose connection has broken
-    /// meanwhile may have ended as well. Therefore it is waited for only [`RECONNECT_AT_END`].
+    /// Returns whether the peers' devices have everything, and the peers what goes by datagrams: a
+    /// peer may compute for long before it takes them. One that has ended, or whose connection has
+    /// broken meanwhile, is waited for only [`RECONNECT_AT_END`].
     pub(crate) fn flush_all(&mut self) -> bool {
         let begin = || Flushing { since: Instant::now(), next: 0 };
         let mut flushing = self.flushing.take().unwrap_or_else(begin);
@@ -41,6 +42,10 @@ impl VerbsTransport {
                 self.send_acknowledgements();
             }
         }
+        if count > 0 && !std::mem::replace(&mut self.wireup.has_ended, true) {
+            // Those acknowledgements may be lost as well.
+            let _ = self.publish();
+        }
         true
     }
 
@@ -51,10 +56,13 @@ impl VerbsTransport {
         let has_sent_all = !has_unacked && endpoint.rma.ops.is_empty();
         match endpoint.is_ready() {
             true => endpoint.tx.used == 0 || (has_sent_all && !in_time),
-            false => {
-                let is_sent = !has_unacked && self.wireup.ud.is_flushed();
-                is_sent || endpoint.failed.is_some() || !in_time
+            false if has_unacked => {
+                let conn = &endpoint.conn;
+                let shows_ends = self.wireup.shows_ends();
+                let may_have_ended = conn.broke_at.is_some() || conn.has_ended || !shows_ends;
+                endpoint.failed.is_some() || (may_have_ended && !in_time)
             }
+            false => self.wireup.ud.is_flushed() || endpoint.failed.is_some() || !in_time,
         }
     }
 }

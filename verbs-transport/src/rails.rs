@@ -303,6 +303,10 @@ impl Store for PortStore {
         self.shared().forget(&format!("{key}{}", self.suffix));
     }
 
+    fn shows_changes(&self) -> bool {
+        self.shared().shows_changes()
+    }
+
     fn arrivals(&mut self, seen: &mut usize) -> Vec<String> {
         let mut keys = self.shared().arrivals(seen);
         keys.retain_mut(|key| {

@@ -30,13 +30,15 @@ pub(crate) struct Wireup {
     requested: FxHashSet<u32>,
     /// Values of the store whose arrival was noticed.
     seen: usize,
+    /// This process has sent everything, and may never poll again.
+    pub(crate) has_ended: bool,
 }
 
 impl Wireup {
     /// Returns the means of a process whose UD queue pair is open.
     pub(crate) fn new(ud: UdEndpoint, store: Box<dyn Store>, secret: [u8; 32]) -> Wireup {
         let (pending, requested) = (BinaryHeap::new(), FxHashSet::default());
-        Wireup { ud, store, secret, pending, requested, seen: 0 }
+        Wireup { ud, store, secret, pending, requested, seen: 0, has_ended: false }
     }
 
     /// Publishes how process `me` is reached: on its port, and at the number of its target if it
@@ -48,7 +50,13 @@ impl Wireup {
         target: Option<u32>,
     ) -> Result<(), String> {
         let address = Address { port, ud_qpn: self.ud.number(), takes_datagrams: true };
-        self.store.put(&key(me), &Published { address, target }.encode())
+        let published = Published { address, has_ended: self.has_ended, target };
+        self.store.put(&key(me), &published.encode())
+    }
+
+    /// Returns whether processes learn from the store that others have ended.
+    pub(crate) fn shows_ends(&self) -> bool {
+        self.store.shows_changes()
     }
 
     /// Looks up the address of a peer; `None` while there is no answer. The error is the reason why

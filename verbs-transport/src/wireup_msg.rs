@@ -202,15 +202,24 @@ impl Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     pub(crate) address: Address,
+    /// Everything that it had to send has arrived; it may never poll again.
+    pub(crate) has_ended: bool,
     /// Number of its target for operations without a connection, see `dynamic`.
     pub(crate) target: Option<u32>,
 }
 
 impl Published {
+    /// Bit of the address's last byte that tells of the end.
+    const HAS_ENDED: u8 = 2;
+
     /// Returns the bytes to publish: an address, and four bytes more if there is a target.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut address = self.address.encode();
+        if self.has_ended {
+            address[Address::SIZE - 1] |= Published::HAS_ENDED;
+        }
         let target = self.target.map(u32::to_le_bytes);
-        [&self.address.encode()[..], target.as_ref().map_or(&[], |number| &number[..])].concat()
+        [&address[..], target.as_ref().map_or(&[], |number| &number[..])].concat()
     }
 
     /// Decodes what was published; `None` for bytes of another length.
@@ -221,7 +230,14 @@ impl Published {
             }
             _ => (bytes, None),
         };
-        Some(Published { address: Address::decode(address)?, target })
+        let mut address = address.to_vec();
+        let flags = address.get_mut(Address::SIZE - 1);
+        let has_ended = flags.is_some_and(|flags| {
+            let is_set = *flags & Published::HAS_ENDED != 0;
+            *flags &= !Published::HAS_ENDED;
+            is_set
+        });
+        Some(Published { address: Address::decode(&address)?, has_ended, target })
     }
 }
 
@@ -272,8 +288,8 @@ mod tests {
         let without = Address { takes_datagrams: false, ..address };
         assert_eq!(Address::decode(&address.encode()[..22]), Some(without));
         assert_eq!(Address::decode(&[0; 21]), None);
-        for target in [None, Some(0x1234)] {
-            let published = Published { address, target };
+        for (target, has_ended) in [(None, false), (None, true), (Some(0x1234), true)] {
+            let published = Published { address, has_ended, target };
             assert_eq!(Published::decode(&published.encode()), Some(published));
         }
         assert_eq!(Published::decode(&[0; 25]), None);

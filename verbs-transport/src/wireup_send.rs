@@ -1,5 +1,6 @@
 //! Sends wire-up messages. Nothing here waits or decides.
 
+use crate::dynamic::Dynamic;
 use crate::endpoint::Endpoint;
 use crate::ibv::Qp;
 use crate::limits::reads;
@@ -8,6 +9,14 @@ use crate::transport::VerbsTransport;
 use crate::wireup_msg::{Kind, WireupMsg};
 
 impl VerbsTransport {
+    /// Publishes anew how this process is reached, and whether it has ended.
+    #[cold]
+    pub(crate) fn publish(&mut self) -> Result<(), String> {
+        let (me, port) = (self.endpoints.me(), self.adapter.port.address);
+        let target = self.dynamic.as_ref().map(Dynamic::target);
+        self.wireup.publish(me, port, target)
+    }
+
     /// Sends a wire-up message to the peer of endpoint `at`. A datagram that cannot be sent counts
     /// as lost on the way.
     pub(crate) fn send_msg(&mut self, at: usize, kind: Kind) {

@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 use crate::handshake::{Handshake, Phase};
 use crate::ibv::Ah;
 use crate::settings::Settings;
-use crate::wireup_msg::Address;
+use crate::wireup_msg::{Address, Published};
 
 /// First and longest interval between requests to a peer.
 pub(crate) const RETRY_MIN: Duration = Duration::from_millis(2);
@@ -52,6 +52,8 @@ pub(crate) struct Connection {
     pub(crate) handshake: Handshake,
     /// The peer's address, once it is known.
     pub(crate) addr: Option<Address>,
+    /// The peer may never poll again, by what the store said last.
+    pub(crate) has_ended: bool,
     pub(crate) target: PeerTarget,
     /// When the endpoint is looked after, if it waits for an address or a handshake.
     pub(crate) scheduled: Option<Instant>,
@@ -106,6 +108,7 @@ impl Connection {
         Connection {
             handshake: Handshake::new(),
             addr: None,
+            has_ended: false,
             target: PeerTarget::Unknown,
             scheduled: None,
             ah: AddressHandle::None,
@@ -177,6 +180,12 @@ impl Connection {
     pub(crate) fn heard(&mut self, addr: Address) {
         self.set_addr(addr);
         self.retries = 0;
+    }
+
+    /// Takes over what the store says of the peer.
+    pub(crate) fn found(&mut self, published: &Published) {
+        self.set_addr(published.address);
+        self.has_ended = published.has_ended;
     }
 
     /// Takes over an address of the peer.
