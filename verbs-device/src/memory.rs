@@ -20,11 +20,26 @@ pub(crate) struct Region {
     pub(crate) access: i32,
 }
 
+/// Bytes that were pinned so far, on all devices of this process.
+static ALL_PINNED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the bytes that were pinned so far.
+pub(crate) fn all_pinned() -> u64 {
+    ALL_PINNED.load(Ordering::Relaxed)
+}
+
 /// All registrations of a context; the local and the remote key are one number.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     by_key: HashMap<u32, Region>,
     next: u32,
+}
+
+impl Region {
+    /// Returns the bytes that it pins.
+    fn pinned(&self) -> u64 {
+        if self.access & access::ON_DEMAND == 0 { self.length } else { 0 }
+    }
 }
 
 impl Regions {
@@ -35,6 +50,7 @@ impl Regions {
             self.next = self.next.wrapping_add(0x101);
         }
         self.by_key.insert(self.next, region);
+        ALL_PINNED.fetch_add(region.pinned(), Ordering::Relaxed);
         self.next
     }
 
@@ -44,8 +60,7 @@ impl Regions {
 
     /// Returns the bytes of all registrations that pin memory.
     pub(crate) fn pinned(&self) -> u64 {
-        let pinned = self.by_key.values().filter(|region| region.access & access::ON_DEMAND == 0);
-        pinned.map(|region| region.length).sum()
+        self.by_key.values().map(Region::pinned).sum()
     }
 
     /// Returns whether `key` gives all of these rights to the range, to a queue pair of domain

@@ -1,11 +1,13 @@
 //! Registrations of the user's memory: for one message, or cached as long as the kernel proves
 //! that their pages are still at their addresses.
 //!
-//! Cached registrations are of whole pages and do not overlap: a registration that would overlap
-//! others replaces them by one for all of it. A user of a registration holds it (`Arc`). An evicted
-//! one therefore ends with its last transfer. A registration that is not in use is dropped when its
-//! memory has left its address. The least recently used one is dropped when there are too many or
-//! too much is pinned.
+//! Cached registrations are of whole pages. Two may have one page in common, in which one buffer
+//! ends and the next begins, but none holds another one: therefore those that begin later also end
+//! later, and the last one that begins before a buffer is the one that may hold it. A registration
+//! that would overlap others further replaces them by one for all of it. A user of a registration
+//! holds it (`Arc`). An evicted one therefore ends with its last transfer. A registration that is
+//! not in use is dropped when its memory has left its address. The least recently used one is
+//! dropped when there are too many or too much is pinned.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -210,17 +212,21 @@ impl Registrations {
         Some(mr)
     }
 
-    /// Removes the registrations that overlap `pages`. Returns the range and rights that cover
-    /// all of them, or just `pages` if that would be too much.
+    /// Removes the registrations that overlap `pages`, but not those of neighbours. Returns the
+    /// range and rights that cover all of them, or just `pages` if that would be too much.
     fn merge(&mut self, pages: Range<usize>, access: i32) -> (Range<usize>, i32) {
         let (mut range, mut rights) = (pages.clone(), access);
-        while let Some((&start, cached)) = self.cache.range(..pages.end).next_back()
-            && cached.end > pages.start
+        let overlapping = |cache: &BTreeMap<usize, Cached>, range: &Range<usize>| {
+            let before_end = cache.range(..range.end).rev().map(|(&start, it)| start..it.end);
+            let mut overlapping = before_end.take_while(|other| other.end > range.start);
+            overlapping.find(|other| !are_neighbours(range, other))
+        };
+        while let Some(other) = overlapping(&self.cache, &range)
+            && let Some(cached) = self.cache.remove(&other.start)
         {
-            range = range.start.min(start)..range.end.max(cached.end);
+            range = range.start.min(other.start)..range.end.max(other.end);
             rights |= cached.access;
-            self.bytes -= cached.end - start;
-            self.cache.remove(&start);
+            self.bytes -= other.len();
         }
         if range.len() > self.max_bytes { (pages, access) } else { (range, rights) }
     }
@@ -288,3 +294,12 @@ fn pages(bytes: &Range<usize>) -> Range<usize> {
     let page = rustix::param::page_size();
     bytes.start / page * page..bytes.end.next_multiple_of(page)
 }
+/// Returns whether two ranges of pages that overlap have one page in common, and neither holds the
+/// other.
+fn are_neighbours(one: &Range<usize>, other: &Range<usize>) -> bool {
+    let (first, last) = if one.start < other.start { (one, other) } else { (other, one) };
+    first.start < last.start
+        && first.end < last.end
+        && first.end - last.start == rustix::param::page_size()
+}
+

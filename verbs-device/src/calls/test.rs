@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use super::device::setup;
-use crate::{context, forks, responder};
+use crate::{context, forks, memory, responder};
 
 /// Tells this library from libibverbs: carries out what a test wants, see [`context::control`].
 #[unsafe(no_mangle)]
@@ -21,6 +21,12 @@ pub unsafe extern "C" fn verbs_device_control(text: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn verbs_device_fork_inits() -> c_int {
     forks::inits()
+}
+
+/// Returns the KiB that were pinned so far.
+#[unsafe(no_mangle)]
+pub extern "C" fn verbs_device_all_pinned() -> c_int {
+    (memory::all_pinned() >> 10) as c_int
 }
 
 /// Returns how often a send has found no receive.
