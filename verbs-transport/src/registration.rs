@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use config::Registration;
 use fabric::{Peer, UserBuf};
@@ -52,8 +52,23 @@ pub(crate) struct Registrations {
     swept: Option<Generation>,
     /// Ranges that could not be cached, and the request from which they are tried again.
     refused: [(Range<usize>, u64); MAX_REFUSED],
-    /// Memory that peers may access, with the number of messages that do.
-    exported: FxHashMap<(u32, Peer), (Arc<Mr>, u32)>,
+    /// Memory that peers may access.
+    exported: FxHashMap<(u32, Peer), Export>,
+    /// Registrations of exported memory that cannot be cached: each serves all peers with the same
+    /// rights, since its owner must not free the memory while one of them may access it.
+    shared: FxHashMap<Exported, Weak<Mr>>,
+}
+
+/// The bytes and the rights of an export.
+type Exported = (Range<usize>, i32);
+
+/// Memory that a peer may access.
+#[derive(Debug)]
+struct Export {
+    mr: Arc<Mr>,
+    what: Exported,
+    /// The messages that access it.
+    messages: u32,
 }
 
 /// How long memory is kept registered.
@@ -95,6 +110,7 @@ impl Registrations {
             swept: None,
             refused: std::array::from_fn(|_| (0..0, 0)),
             exported: FxHashMap::default(),
+            shared: FxHashMap::default(),
         })
     }
 
@@ -109,23 +125,20 @@ impl Registrations {
 
     /// Returns a registration that covers `memory`, for the length of one transfer.
     pub(crate) fn acquire(&mut self, memory: UserBuf, access: i32) -> io::Result<Arc<Mr>> {
-        let bytes = memory.addr() as usize..memory.addr() as usize + memory.len();
-        let cached = match &self.mode {
-            RegistrationMode::PerMessage => None,
-            RegistrationMode::OnDemand(all) => (access & !ON_DEMAND == 0).then(|| Arc::clone(all)),
-            RegistrationMode::Watched(uffd) => {
-                let uffd = *uffd;
-                self.cached(uffd, pages(&bytes), access)
-            }
-        };
-        cached.map_or_else(|| self.register(bytes, access), Ok)
+        let bytes = bytes(memory);
+        self.lasting(&bytes, access).map_or_else(|| self.register(bytes, access), Ok)
     }
 
     /// Registers `memory` for a peer until [`Registrations::withdraw`], and returns the key.
     pub(crate) fn export(&mut self, peer: Peer, memory: UserBuf, access: i32) -> io::Result<u32> {
-        let mr = self.acquire(memory, access)?;
+        let what = (bytes(memory), access);
+        let mr = match self.lasting(&what.0, access) {
+            Some(mr) => mr,
+            None => self.shared(what.clone())?,
+        };
         let key = mr.rkey();
-        self.exported.entry((key, peer)).or_insert((mr, 0)).1 += 1;
+        let export = Export { mr, what, messages: 0 };
+        self.exported.entry((key, peer)).or_insert(export).messages += 1;
         Ok(key)
     }
 
@@ -136,10 +149,14 @@ impl Registrations {
 
     /// Ends one message's use of an exported registration.
     pub(crate) fn withdraw(&mut self, peer: Peer, key: u32) {
-        if let Some((_, messages)) = self.exported.get_mut(&(key, peer)) {
-            *messages -= 1;
-            if *messages == 0 {
-                self.exported.remove(&(key, peer));
+        let Some(export) = self.exported.get_mut(&(key, peer)) else { return };
+        export.messages -= 1;
+        if export.messages == 0
+            && let Some(Export { mr, what, .. }) = self.exported.remove(&(key, peer))
+        {
+            drop(mr);
+            if self.shared.get(&what).is_some_and(|mr| mr.strong_count() == 0) {
+                self.shared.remove(&what);
             }
         }
     }
@@ -157,6 +174,28 @@ impl Registrations {
                 is_valid
             });
         }
+    }
+
+    /// Returns a registration that outlives the message; `None` if there can be none.
+    fn lasting(&mut self, bytes: &Range<usize>, access: i32) -> Option<Arc<Mr>> {
+        match &self.mode {
+            RegistrationMode::PerMessage => None,
+            RegistrationMode::OnDemand(all) => (access & !ON_DEMAND == 0).then(|| Arc::clone(all)),
+            RegistrationMode::Watched(uffd) => {
+                let uffd = *uffd;
+                self.cached(uffd, pages(bytes), access)
+            }
+        }
+    }
+
+    /// Returns the registration of memory that peers may access, made if there is none.
+    fn shared(&mut self, what: Exported) -> io::Result<Arc<Mr>> {
+        if let Some(mr) = self.shared.get(&what).and_then(Weak::upgrade) {
+            return Ok(mr);
+        }
+        let mr = self.register(what.0.clone(), what.1)?;
+        self.shared.insert(what, Arc::downgrade(&mr));
+        Ok(mr)
     }
 
     /// Returns a cached registration of these pages, made if need be; `None` if they cannot be
@@ -289,11 +328,11 @@ impl RegistrationMode {
     }
 }
 
-/// Returns the pages that hold these bytes.
-fn pages(bytes: &Range<usize>) -> Range<usize> {
-    let page = rustix::param::page_size();
-    bytes.start / page * page..bytes.end.next_multiple_of(page)
+/// Returns the addresses of a buffer.
+fn bytes(memory: UserBuf) -> Range<usize> {
+    memory.addr() as usize..memory.addr() as usize + memory.len()
 }
+
 /// Returns whether two ranges of pages that overlap have one page in common, and neither holds the
 /// other.
 fn are_neighbours(one: &Range<usize>, other: &Range<usize>) -> bool {
@@ -303,3 +342,8 @@ fn are_neighbours(one: &Range<usize>, other: &Range<usize>) -> bool {
         && first.end - last.start == rustix::param::page_size()
 }
 
+/// Returns the pages that hold these bytes.
+fn pages(bytes: &Range<usize>) -> Range<usize> {
+    let page = rustix::param::page_size();
+    bytes.start / page * page..bytes.end.next_multiple_of(page)
+}

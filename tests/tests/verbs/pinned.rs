@@ -76,3 +76,24 @@ fn slices_that_overlap_are_covered() {
         println!("{} registrations", ends[0].registrations_made());
     });
 }
+
+/// The memory of a window, which each origin asks for.
+#[test]
+fn one_registration_serves_all_peers() {
+    alone("pinned::one_registration_serves_all_peers", "", || {
+        let mut ends = transports(4, &Settings { registration: Registration::None, ..settings() });
+        let bytes = Bytes::new(Shape::Run, &[1; 64 << 10]);
+        let memory = || bytes.buffer().memory().expect("one run");
+        let mut open =
+            |peer| ends[0].register(Peer(peer), memory(), Rights::All).expect("a region");
+        let regions = [1, 2, 3].map(&mut open);
+        let other = open(1);
+        assert_eq!(ends[0].registrations_made(), 1);
+        for (region, peer) in regions.into_iter().zip(1..).chain([(other, 1)]) {
+            ends[0].release(Peer(peer), region);
+        }
+        // It ended with its last user.
+        ends[0].register(Peer(1), memory(), Rights::All).expect("a region");
+        assert_eq!(ends[0].registrations_made(), 2);
+    });
+}
