@@ -33,7 +33,8 @@ pub use request_id::{ProtocolId, RequestId, Token};
 pub use store::{InProcessStore, Store};
 pub use timer::Timer;
 pub use transport::{
-    Atomic, Caps, Chunks, GetOrPush, GiveUp, HybridGet, Offload, OneSided, OwnAtomics, Peer,
-    PeerFailed, Placed, Post, Region, Rights, Sink, Slot, Transfer, Transport, WaitOn,
+    Atomic, AtomicFailure, Caps, Chunks, GetOrPush, GiveUp, HybridGet, Offload, OneSided,
+    OwnAtomics, Peer, PeerFailed, Placed, Post, Region, Rights, Sink, Slot, Transfer, Transport,
+    WaitOn,
 };
 pub use user_buf::UserBuf;

@@ -91,9 +91,17 @@ pub enum Atomic {
 /// Atomics of this process's device on this process's memory: atomic towards those of peers, where
 /// processors are not ([`Offload::DeviceAtomics`]).
 pub trait OwnAtomics: fmt::Debug + Send {
-    /// Changes the 8 aligned bytes at `at` before it returns; returns the old value. `None`: the
-    /// device is gone, also for peers.
-    fn change(&self, at: UserBuf, what: Atomic) -> Option<u64>;
+    /// Changes the 8 aligned bytes at `at` before it returns; returns the old value.
+    fn change(&self, at: UserBuf, what: Atomic) -> Result<u64, AtomicFailure>;
+}
+
+/// Why an own atomic is not known to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicFailure {
+    /// It was not done: the device is gone, also for peers. Processors may change the word.
+    Gone,
+    /// It may have been done or not, and the device goes on for peers: nobody else may do it.
+    Unclear,
 }
 
 impl OneSided {

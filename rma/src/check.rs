@@ -20,7 +20,7 @@ use crate::ledger::{Announced, Epoch, Range, Sort};
 use crate::operations::{Action, Operation};
 use crate::outgoing::Item;
 use crate::segment::{Cursor, Segment, Space};
-use crate::target::{Outside, parse, walk};
+use crate::target::{Refusal, parse, walk};
 use crate::window::Window;
 use crate::wire::Step;
 
@@ -42,7 +42,9 @@ impl Window {
         // What is outside of the memory is refused when it arrives.
         let _ = walk(segments, 0, |disp, count, _| {
             let bytes = element.as_ref().map_or(Some(count as usize), |it| it.bytes(count));
-            let bytes = bytes.filter(|&bytes| self.locate(disp, bytes).is_some()).ok_or(Outside)?;
+            let bytes = bytes
+                .filter(|&bytes| self.locate(disp, bytes).is_some())
+                .ok_or(Refusal::Outside)?;
             ranges.push((sort(flags, element.as_ref(), disp), (disp, disp + bytes as i64)));
             Ok(())
         });

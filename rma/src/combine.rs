@@ -10,6 +10,7 @@
 use fabric::{OwnAtomics, UserBuf};
 use objects::op::{PackedOp, Primitive};
 
+use crate::device_atomic::Unclear;
 use crate::guard::Guard;
 use crate::{atomic, device_atomic};
 
@@ -97,17 +98,18 @@ impl Executor<'_> {
     }
 }
 
-/// Combines all elements at `at`; `olds` gets what they were.
+/// Combines all elements at `at`; `olds` gets what they were. Ends at an element that a device may
+/// have changed or not.
 pub(crate) fn combine(
     by: Executor<'_>,
     op: PackedOp,
     at: UserBuf,
     operands: Operands<'_>,
     olds: Option<&mut Olds<'_>>,
-) {
+) -> Result<(), Unclear> {
     match (at.len(), operands, &olds) {
         (len, Operands::Memory(memory), None) if len > SHORT_MAX && by.is_plain(at, op.size()) => {
-            in_place(by, op, at, memory);
+            in_place(by, op, at, memory)
         }
         (..=SHORT_MAX, ..) => in_chunks::<SHORT_MAX>(by, op, at, operands, olds),
         (..=512, ..) => in_chunks::<512>(by, op, at, operands, olds),
@@ -119,7 +121,7 @@ pub(crate) fn combine(
 const PIECE: usize = 32 << 10;
 
 /// Combines elements where they lie.
-fn in_place(by: Executor<'_>, op: PackedOp, at: UserBuf, operands: UserBuf) {
+fn in_place(by: Executor<'_>, op: PackedOp, at: UserBuf, operands: UserBuf) -> Result<(), Unclear> {
     let whole = if at.len() <= PIECE { at.len() } else { PIECE - PIECE % op.size() };
     for begin in (0..at.len()).step_by(whole) {
         let len = whole.min(at.len() - begin);
@@ -127,9 +129,10 @@ fn in_place(by: Executor<'_>, op: PackedOp, at: UserBuf, operands: UserBuf) {
         match by.is_plain(part, op.size()) {
             true => by.alone(|| op.apply_in_memory(operands, part)),
             // What remains is short.
-            false => combine(by, op, part, Operands::Memory(operands), None),
+            false => combine(by, op, part, Operands::Memory(operands), None)?,
         }
     }
+    Ok(())
 }
 
 /// Combines chunks of at most `BYTES`. No lock is held from one to the next, so that others wait
@@ -140,7 +143,7 @@ fn in_chunks<const BYTES: usize>(
     at: UserBuf,
     operands: Operands<'_>,
     mut olds: Option<&mut Olds<'_>>,
-) {
+) -> Result<(), Unclear> {
     let (mut operand, mut found) = ([0; BYTES], [0; BYTES]);
     let whole = BYTES - BYTES % op.size();
     for begin in (0..at.len()).step_by(whole) {
@@ -151,21 +154,29 @@ fn in_chunks<const BYTES: usize>(
         }
         match &mut olds {
             Some(olds) => {
-                fetch_chunk::<BYTES>(by, op, part, operand, found);
+                fetch_chunk::<BYTES>(by, op, part, operand, found)?;
                 olds(begin, found);
             }
-            None => combine_chunk(by, op, part, operand, found),
+            None => combine_chunk(by, op, part, operand, found)?,
         }
     }
+    Ok(())
 }
 
 /// Combines one chunk; `found` is scratch memory.
-fn combine_chunk(by: Executor<'_>, op: PackedOp, at: UserBuf, operand: &[u8], found: &mut [u8]) {
+fn combine_chunk(
+    by: Executor<'_>,
+    op: PackedOp,
+    at: UserBuf,
+    operand: &[u8],
+    found: &mut [u8],
+) -> Result<(), Unclear> {
     if let Some(device) = by.device(at, op.size()) {
         return device_atomic::combine(device, at, op, operand, None);
     }
     if by.is_atomic(at, op.size()) {
-        return by.beside_others(|| atomic::combine(at, op, operand, None));
+        by.beside_others(|| atomic::combine(at, op, operand, None));
+        return Ok(());
     }
     by.alone(|| match op.primitive() {
         Primitive::Keep => {}
@@ -176,6 +187,7 @@ fn combine_chunk(by: Executor<'_>, op: PackedOp, at: UserBuf, operand: &[u8], fo
             at.write(0, found);
         }
     });
+    Ok(())
 }
 
 /// Combines one chunk; `found` gets what the elements were.
@@ -185,12 +197,13 @@ fn fetch_chunk<const BYTES: usize>(
     at: UserBuf,
     operand: &[u8],
     found: &mut [u8],
-) {
+) -> Result<(), Unclear> {
     if let Some(device) = by.device(at, op.size()) {
         return device_atomic::combine(device, at, op, operand, Some(found));
     }
     if by.is_atomic(at, op.size()) {
-        return by.beside_others(|| atomic::combine(at, op, operand, Some(found)));
+        by.beside_others(|| atomic::combine(at, op, operand, Some(found)));
+        return Ok(());
     }
     by.alone(|| {
         at.read(0, found);
@@ -206,6 +219,7 @@ fn fetch_chunk<const BYTES: usize>(
             }
         }
     });
+    Ok(())
 }
 
 #[cfg(test)]

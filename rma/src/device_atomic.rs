@@ -9,13 +9,15 @@
 //! change all elements of 8 aligned bytes, one after the other. An operation that no device knows
 //! is a loop of compare-and-swap.
 //!
-//! A connection that breaks leaves it open whether an atomic was done: the operation fails.
+//! A connection that breaks leaves it open whether an atomic was done: the operation fails. So it
+//! does if the target's own device leaves that open. Processors take over only where the device is
+//! gone, since they are not atomic towards it.
 
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabric::{Atomic, OwnAtomics, Region, UserBuf};
+use fabric::{Atomic, AtomicFailure, OwnAtomics, Region, UserBuf};
 use objects::op::{PackedOp, Primitive};
 
 use crate::atomic;
@@ -55,6 +57,10 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|at| bytes[at]))
 }
 
+/// It is not known whether a device has changed an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unclear;
+
 /// Combines elements of 8 bytes with those at `at` by the device; `old` gets what they were. All
 /// are equally long.
 pub(crate) fn combine(
@@ -63,22 +69,28 @@ pub(crate) fn combine(
     op: PackedOp,
     data: &[u8],
     mut old: Option<&mut [u8]>,
-) {
+) -> Result<(), Unclear> {
     for (index, operand) in data.chunks_exact(8).enumerate() {
         let at = at.slice(8 * index, 8);
         let mut before = [0; 8];
         match combine_word(device, at, op, operand) {
-            Some(found) => before = found.to_ne_bytes(),
-            // The device is gone, for peers as well.
-            None => atomic::combine(at, op, operand, Some(&mut before)),
+            Ok(found) => before = found.to_ne_bytes(),
+            Err(AtomicFailure::Gone) => atomic::combine(at, op, operand, Some(&mut before)),
+            Err(AtomicFailure::Unclear) => return Err(Unclear),
         }
         if let Some(old) = &mut old {
             old[8 * index..8 * index + 8].copy_from_slice(&before);
         }
     }
+    Ok(())
 }
 
-fn combine_word(device: &dyn OwnAtomics, at: UserBuf, op: PackedOp, operand: &[u8]) -> Option<u64> {
+fn combine_word(
+    device: &dyn OwnAtomics,
+    at: UserBuf,
+    op: PackedOp,
+    operand: &[u8],
+) -> Result<u64, AtomicFailure> {
     match op.primitive() {
         Primitive::Add => return device.change(at, Atomic::Add(word(operand))),
         Primitive::Keep => return device.change(at, Atomic::Add(0)),
@@ -91,7 +103,7 @@ fn combine_word(device: &dyn OwnAtomics, at: UserBuf, op: PackedOp, operand: &[u
         let new = u64::from_ne_bytes(new);
         let found = device.change(at, Atomic::CompareSwap { expected, new })?;
         if found == expected {
-            return Some(found);
+            return Ok(found);
         }
         expected = found;
     }
@@ -103,12 +115,14 @@ pub(crate) fn compare_swap(
     at: UserBuf,
     (expected, new): (&[u8], &[u8]),
     old: &mut [u8],
-) {
+) -> Result<(), Unclear> {
     let what = Atomic::CompareSwap { expected: word(expected), new: word(new) };
     match device.change(at, what) {
-        Some(found) => old.copy_from_slice(&found.to_ne_bytes()),
-        None => atomic::compare_swap(at, expected, new, old),
+        Ok(found) => old.copy_from_slice(&found.to_ne_bytes()),
+        Err(AtomicFailure::Gone) => atomic::compare_swap(at, expected, new, old),
+        Err(AtomicFailure::Unclear) => return Err(Unclear),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -123,17 +137,17 @@ mod tests {
     struct Device(AtomicU64);
 
     impl OwnAtomics for Device {
-        fn change(&self, at: UserBuf, what: Atomic) -> Option<u64> {
+        fn change(&self, at: UserBuf, what: Atomic) -> Result<u64, AtomicFailure> {
             let turn = self.0.fetch_add(1, Ordering::Relaxed);
             let mut bytes = [0; 8];
             at.read(0, &mut bytes);
             let old = u64::from_ne_bytes(bytes);
             if turn % 3 == 2 && matches!(what, Atomic::CompareSwap { .. }) {
                 at.write(0, &(old + 1).to_ne_bytes());
-                return Some(old + 1);
+                return Ok(old + 1);
             }
             at.write(0, &what.of(old).to_ne_bytes());
-            (turn < 100).then_some(old)
+            if turn < 100 { Ok(old) } else { Err(AtomicFailure::Gone) }
         }
     }
 
@@ -148,7 +162,7 @@ mod tests {
             let data: Vec<u8> = operands.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let mut old = [0; 16];
             let op = PackedOp::new(op, long).expect("a packed operation");
-            combine(&device, at, op, &data, Some(&mut old));
+            combine(&device, at, op, &data, Some(&mut old)).expect("it is clear");
             [word(&old[..8]), word(&old[8..])]
         };
         assert_eq!(run(BuiltinOp::Sum, [1, 2]), [5, 9]);
@@ -158,7 +172,44 @@ mod tests {
         let mut old = [0; 8];
         run(BuiltinOp::Replace, [20, 30]);
         let values = (20_u64.to_ne_bytes(), 40_u64.to_ne_bytes());
-        compare_swap(&device, at.slice(0, 8), (&values.0, &values.1), &mut old);
+        let values = (&values.0[..], &values.1[..]);
+        compare_swap(&device, at.slice(0, 8), values, &mut old).expect("it is clear");
         assert_eq!(word(&old) % 20, u64::from(word(&old) != 20));
+    }
+
+    /// A device that always fails in one way.
+    #[derive(Debug)]
+    struct Failing(AtomicFailure);
+
+    impl OwnAtomics for Failing {
+        fn change(&self, _: UserBuf, _: Atomic) -> Result<u64, AtomicFailure> {
+            Err(self.0)
+        }
+    }
+
+    #[test]
+    fn processors_take_over_only_where_the_device_is_gone() {
+        let long = Datatype::predefined(0x20b).and_then(Datatype::basic).expect("MPI_LONG");
+        let sum = PackedOp::new(BuiltinOp::Sum, long).expect("a packed operation");
+        for (failure, expected) in [
+            (AtomicFailure::Gone, (Ok(()), [7, 11])),
+            (AtomicFailure::Unclear, (Err(Unclear), [5, 9])),
+        ] {
+            let mut memory = [5_u64, 9];
+            // SAFETY: the array outlives the buffer, through which alone it is accessed meanwhile.
+            let at = unsafe { UserBuf::new(memory.as_mut_ptr().cast(), 16) };
+            let two = 2_u64.to_ne_bytes().repeat(2);
+            let done = combine(&Failing(failure), at, sum, &two, None);
+            let mut after = [0; 16];
+            at.read(0, &mut after);
+            assert_eq!((done, [word(&after[..8]), word(&after[8..])]), expected);
+            let swapped = compare_swap(
+                &Failing(failure),
+                at.slice(0, 8),
+                (&two[..8], &two[..8]),
+                &mut [0; 8],
+            );
+            assert_eq!(swapped, expected.0);
+        }
     }
 }

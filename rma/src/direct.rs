@@ -278,7 +278,7 @@ impl Window {
     }
 
     /// Combines adjacent elements with those that [`Window::reach`] finds; `old` gets what they
-    /// were. False if another path has to.
+    /// were, by processors. False if another path has to.
     pub fn combine_now(
         &self,
         (target, disp): (u32, i64),
@@ -295,10 +295,9 @@ impl Window {
         match old {
             Some(old) => {
                 let mut write = |begin: usize, found: &[u8]| old.write(begin, found);
-                combine(by, op, at, operands, Some(&mut write));
+                combine(by, op, at, operands, Some(&mut write)).is_ok()
             }
-            None => combine(by, op, at, operands, None),
+            None => combine(by, op, at, operands, None).is_ok(),
         }
-        true
     }
 }

@@ -9,6 +9,7 @@ use objects::op::{BuiltinOp, PackedOp, Primitive};
 use objects::{Area, Datatype};
 
 use crate::combine::{self, Executor, Operands};
+use crate::device_atomic::Unclear;
 use crate::{atomic, device_atomic};
 
 /// Largest packed element, bytes.
@@ -89,9 +90,10 @@ impl Element {
         at: UserBuf,
         data: &[u8],
         old: Option<&mut [u8]>,
-    ) {
+    ) -> Result<(), Unclear> {
         let Some(packed) = PackedOp::new(op, self.basic) else {
-            return by.alone(|| self.combine_gapped(op, at, data, old));
+            by.alone(|| self.combine_gapped(op, at, data, old));
+            return Ok(());
         };
         let operands = Operands::Slice(data);
         match old {
@@ -99,7 +101,7 @@ impl Element {
                 let mut olds = |begin: usize, found: &[u8]| {
                     old[begin..begin + found.len()].copy_from_slice(found);
                 };
-                combine::combine(by, packed, at, operands, Some(&mut olds));
+                combine::combine(by, packed, at, operands, Some(&mut olds))
             }
             None => combine::combine(by, packed, at, operands, None),
         }
@@ -123,12 +125,13 @@ impl Element {
         at: UserBuf,
         (expected, new): (&[u8], &[u8]),
         old: &mut [u8],
-    ) {
+    ) -> Result<(), Unclear> {
         if let Some(device) = by.device(at, self.size) {
             return device_atomic::compare_swap(device, at, (expected, new), old);
         }
         if atomic::is_atomic(at, self.size) {
-            return by.beside_others(|| atomic::compare_swap(at, expected, new, old));
+            by.beside_others(|| atomic::compare_swap(at, expected, new, old));
+            return Ok(());
         }
         by.alone(|| {
             at.read(0, old);
@@ -136,5 +139,6 @@ impl Element {
                 at.write(0, new);
             }
         });
+        Ok(())
     }
 }

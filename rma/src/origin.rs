@@ -16,7 +16,7 @@ use crate::operations::{Action, Operation, Path};
 use crate::outgoing::Item;
 use crate::rdma::Begun;
 use crate::segment::{Cursor, Layout, Segment, Space};
-use crate::target;
+use crate::target::{self, Refusal};
 use crate::transfer::transfer;
 use crate::window::Window;
 
@@ -85,9 +85,9 @@ impl Engine {
         };
         if state.is_direct(place.target) && !state.leaves_to_device(place.target, element.as_ref())
         {
-            direct(state, access, place, (disp, bytes), element);
+            let done = direct(state, access, place, (disp, bytes), element);
             self.note_stores();
-            return Ok(None);
+            return done.map(|()| None).map_err(|why| why.error(place.target));
         }
         let reach = place.datatype.reach(place.count).unwrap_or((0, 0));
         let region = state.region_of(place.target, disp, reach);
@@ -181,7 +181,7 @@ impl Engine {
             return;
         }
         if header.root != 0 {
-            let error = refused(operation.target);
+            let error = Refusal::from_wire(header.root).error(operation.target);
             return self.end(id, Some(error));
         }
         let end = header.length.checked_add(body.len() as u64);
@@ -316,7 +316,7 @@ fn direct(
     place: &Place,
     (disp, bytes): (i64, u64),
     element: Option<Element>,
-) {
+) -> std::result::Result<(), Refusal> {
     match (access, element) {
         (Access::Put(origin), _) => match target_buffer(window, place, disp) {
             Some(at) => _ = at.copy_from(&origin),
@@ -335,7 +335,7 @@ fn direct(
         (Access::Accumulate(op, origin), Some(element)) => {
             let mut data = vec![0; bytes as usize];
             origin.pack(0, &mut data);
-            combine(window, place, disp, &element, op, &data, None);
+            combine(window, place, disp, &element, op, &data, None)?;
         }
         (Access::Fetch(op, origin, result), Some(element)) => {
             let mut data = vec![0; bytes as usize];
@@ -343,7 +343,7 @@ fn direct(
                 origin.pack(0, &mut data);
             }
             let mut old = vec![0; data.len()];
-            combine(window, place, disp, &element, op, &data, Some(&mut old));
+            combine(window, place, disp, &element, op, &data, Some(&mut old))?;
             result.unpack(0, &old);
         }
         (Access::Swap(expected, new, result), Some(element)) => {
@@ -352,12 +352,18 @@ fn direct(
             let mut old = [0; MAX_SIZE];
             if let Some(at) = window.locate_at(place.target, disp, size) {
                 let values = (&expected[..size], &new[..size]);
-                element.compare_swap(window.executor(place.target), at, values, &mut old[..size]);
+                element.compare_swap(
+                    window.executor(place.target),
+                    at,
+                    values,
+                    &mut old[..size],
+                )?;
             }
             result.unpack(0, &old[..size]);
         }
         (_, None) => {}
     }
+    Ok(())
 }
 
 /// Returns the target's memory as a buffer; its range was checked. `None` if it is in pieces.
@@ -400,13 +406,12 @@ fn combine(
     op: BuiltinOp,
     data: &[u8],
     old: Option<&mut [u8]>,
-) {
+) -> std::result::Result<(), Refusal> {
     let unit = (element.size, element.extent);
     let layout = layout(place, disp, unit, data.len() as u64);
     let locate = |disp, len| window.locate_at(place.target, disp, len);
     let by = window.executor(place.target);
-    // The range was checked.
-    let _ = target::combine_all(locate, by, element, op, layout.segments(), (data, old));
+    target::combine_all(locate, by, element, op, layout.segments(), (data, old))
 }
 
 /// Returns the displacement in bytes of a place that lies in the target's memory.
@@ -501,12 +506,4 @@ fn bytes_of(buffer: &Buffer, element: &Element) -> [u8; MAX_SIZE] {
     let mut bytes = [0; MAX_SIZE];
     buffer.pack(0, &mut bytes[..element.size]);
     bytes
-}
-
-/// Returns the error of an access that the target has refused.
-pub(crate) fn refused(target: u32) -> Error {
-    Error::new(
-        Class::RmaRange,
-        format!("rank {target} has refused an access: no attached memory of it has these bytes"),
-    )
 }

@@ -13,10 +13,10 @@ use objects::{Class, Error, Result};
 use crate::control::Use;
 use crate::engine::Engine;
 use crate::epoch::Hold;
-use crate::origin;
 use crate::outgoing::Item;
 use crate::records::TakenBy;
 use crate::steps::StepKind;
+use crate::target::Refusal;
 use crate::window::{LockBy, LockState, Target, Window};
 use crate::wire::Step;
 
@@ -53,6 +53,7 @@ impl Engine {
             Step::Described => self.described(header.context, header.source, Region::decode(body)),
             Step::Announce => self.announced(header, body),
             Step::Offer => self.offer_arrived(header.context, header.source, header.length),
+            Step::Refused => self.refusal_arrived(header),
             step => self.step(header.context, header.source, step),
         }
     }
@@ -87,11 +88,14 @@ impl Engine {
             Step::Post => window.steps.arrived(rank, StepKind::Post),
             Step::Complete => window.steps.arrived(rank, StepKind::Complete),
             // Of other ranks alone; see `step_arrived`.
-            Step::Describe | Step::Described | Step::Announce | Step::Offer => {}
-            Step::Refused => {
-                (window.refused, window.has_frames) = (Some(origin::refused(rank)), true);
-            }
+            Step::Describe | Step::Described | Step::Announce | Step::Offer | Step::Refused => {}
         }
+    }
+
+    fn refusal_arrived(&mut self, header: &Header) {
+        let Some(window) = self.windows.get_mut(&header.context) else { return };
+        let error = Refusal::from_wire(header.root).error(header.source);
+        (window.refused, window.has_frames) = (Some(error), true);
     }
 
     fn acknowledge(&mut self, window: u64, rank: u32) {

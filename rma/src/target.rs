@@ -2,12 +2,14 @@
 //!
 //! Data that goes back is copied when the frame arrives, since a lock that follows may let another
 //! rank write. A frame that is not well-formed is dropped. One that reaches outside of this rank's
-//! memory changes nothing and is refused.
+//! memory changes nothing and is refused. So is one whose elements a device may have changed or not.
 
 use fabric::{Header, Kind, Peer, UserBuf};
 use objects::op::BuiltinOp;
+use objects::{Class, Error};
 
 use crate::combine::Executor;
+use crate::device_atomic::Unclear;
 use crate::element::{Element, MAX_SIZE};
 use crate::engine::Engine;
 use crate::outgoing::Item;
@@ -15,8 +17,47 @@ use crate::segment::Segment;
 use crate::window::Window;
 use crate::wire::Step;
 
-/// Access outside of the memory.
-pub(crate) struct Outside;
+/// Why an access is refused, as it goes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Refusal {
+    /// It lies outside of the memory, and nothing has changed.
+    Outside = 1,
+    /// The device may have changed an element or not.
+    Unclear = 2,
+}
+
+impl Refusal {
+    /// Returns the reason of a number on the wire.
+    pub(crate) fn from_wire(root: u32) -> Refusal {
+        if root == Refusal::Unclear as u32 { Refusal::Unclear } else { Refusal::Outside }
+    }
+
+    /// Returns the error of an access to `target`.
+    pub(crate) fn error(self, target: u32) -> Error {
+        match self {
+            Refusal::Unclear => Error::new(
+                Class::Other,
+                format!(
+                    "the RDMA device of rank {target} failed while an accumulate was under way in \
+                     its memory: it is unknown whether it was carried out"
+                ),
+            ),
+            Refusal::Outside => Error::new(
+                Class::RmaRange,
+                format!(
+                    "rank {target} has refused an access: no attached memory of it has these bytes"
+                ),
+            ),
+        }
+    }
+}
+
+impl From<Unclear> for Refusal {
+    fn from(_: Unclear) -> Refusal {
+        Refusal::Unclear
+    }
+}
 
 impl Engine {
     /// Returns the window of a frame, if the sender is the rank that it names.
@@ -83,11 +124,11 @@ impl Engine {
             return;
         }
         let disp = i64::from_le_bytes(std::array::from_fn(|index| disp[index]));
-        let done = window.locate(disp, element.size).ok_or(Outside).map(|at| {
+        let done = window.locate(disp, element.size).ok_or(Refusal::Outside).and_then(|at| {
             let mut old = [0; MAX_SIZE];
             let old = &mut old[..element.size];
-            element.compare_swap(window.executor(window.rank), at, (expected, new), old);
-            Box::from(&*old)
+            element.compare_swap(window.executor(window.rank), at, (expected, new), old)?;
+            Ok(Box::from(&*old))
         });
         self.reply(from, header, &[0; 8], done);
     }
@@ -97,22 +138,23 @@ impl Engine {
         to: Peer,
         request: &Header,
         offset: &[u8],
-        data: Result<Box<[u8]>, Outside>,
+        data: Result<Box<[u8]>, Refusal>,
     ) {
         let length = u64::from_le_bytes(std::array::from_fn(|index| offset[index]));
         let header = Header { context: request.length, length, ..Header::new(Kind::RmaReply) };
         let (header, body) = match data {
             Ok(data) => (header, data),
-            Err(Outside) => (Header { root: 1, ..header }, Box::default()),
+            Err(why) => (Header { root: why as u32, ..header }, Box::default()),
         };
         self.outgoing.push(to, Item::Frame(header, body));
     }
 
     /// Tells the origin that its access was refused.
-    fn refuse_unless(&mut self, done: Result<(), Outside>, to: Peer, request: &Header) {
-        let Err(Outside) = done else { return };
+    fn refuse_unless(&mut self, done: Result<(), Refusal>, to: Peer, request: &Header) {
+        let Err(why) = done else { return };
         let Some(window) = self.windows.get(&request.context) else { return };
         let header = Step::Refused.header(window.id, window.rank);
+        let header = Header { root: why as u32, ..header };
         self.outgoing.push(to, Item::Frame(header, Box::default()));
     }
 }
@@ -150,13 +192,13 @@ pub(crate) fn each_run(
     segments: &[Segment],
     (size, extent): (usize, usize),
     mut work: impl FnMut(UserBuf, usize),
-) -> Result<(), Outside> {
+) -> Result<(), Refusal> {
     let span = |count: u64| (count as usize - 1) * extent + size;
     walk(segments, size, |disp, count, _| {
-        window.locate(disp, span(count)).map(|_| ()).ok_or(Outside)
+        window.locate(disp, span(count)).map(|_| ()).ok_or(Refusal::Outside)
     })?;
     walk(segments, size, |disp, count, at| {
-        window.locate(disp, span(count)).ok_or(Outside).map(|memory| work(memory, at))
+        window.locate(disp, span(count)).ok_or(Refusal::Outside).map(|memory| work(memory, at))
     })
 }
 
@@ -164,14 +206,14 @@ pub(crate) fn each_run(
 pub(crate) fn walk(
     segments: &[Segment],
     size: usize,
-    mut work: impl FnMut(i64, u64, usize) -> Result<(), Outside>,
-) -> Result<(), Outside> {
+    mut work: impl FnMut(i64, u64, usize) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     let mut at = 0;
     for segment in segments {
         for run in 0..segment.repeat as i64 {
             let disp =
                 segment.stride.checked_mul(run).and_then(|off| segment.disp.checked_add(off));
-            work(disp.ok_or(Outside)?, segment.count, at)?;
+            work(disp.ok_or(Refusal::Outside)?, segment.count, at)?;
             at += segment.count as usize * size;
         }
     }
@@ -184,7 +226,7 @@ fn combine_here(
     op: BuiltinOp,
     segments: &[Segment],
     data: (&[u8], Option<&mut [u8]>),
-) -> Result<(), Outside> {
+) -> Result<(), Refusal> {
     let bytes = total(segments).and_then(|all| all.checked_mul(element.size as u64));
     if bytes != Some(data.0.len() as u64) {
         return Ok(());
@@ -202,15 +244,16 @@ pub(crate) fn combine_all(
     op: BuiltinOp,
     segments: &[Segment],
     (data, mut old): (&[u8], Option<&mut [u8]>),
-) -> Result<(), Outside> {
-    let find =
-        |disp, count| element.bytes(count).and_then(|bytes| locate(disp, bytes)).ok_or(Outside);
+) -> Result<(), Refusal> {
+    let find = |disp, count| {
+        element.bytes(count).and_then(|bytes| locate(disp, bytes)).ok_or(Refusal::Outside)
+    };
     walk(segments, element.size, |disp, count, _| find(disp, count).map(|_| ()))?;
     walk(segments, element.size, |disp, count, at| {
         let memory = find(disp, count)?;
         let part = at..at + count as usize * element.size;
         let old = old.as_mut().map(|old| &mut old[part.clone()]);
-        element.combine(op, by, memory, &data[part], old);
+        element.combine(op, by, memory, &data[part], old)?;
         Ok(())
     })
 }

@@ -27,6 +27,8 @@ mod path_mtu;
 mod refused;
 #[path = "verbs/secondary.rs"]
 mod secondary;
+#[path = "verbs/own_atomics.rs"]
+mod own_atomics;
 #[path = "verbs/pinned.rs"]
 mod pinned;
 #[path = "verbs/seeds.rs"]

@@ -77,9 +77,7 @@ impl Adapter {
             return false;
         }
         self.queried_at = Instant::now();
-        let is_lost =
-            |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO));
-        self.port.context.port(self.port.number).is_err_and(is_lost)
+        is_lost(&self.port)
     }
 
     /// Begins another interval; `traffic` changes when anything arrives. Returns whether nothing
@@ -105,4 +103,10 @@ impl Adapter {
             self.port.device
         )
     }
+}
+
+/// Returns whether a port cannot be queried any more, because its device was removed or has failed.
+pub(crate) fn is_lost(port: &Port) -> bool {
+    let is_lost = |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO));
+    port.context.port(port.number).is_err_and(is_lost)
 }

@@ -38,8 +38,8 @@ fn run(sharing: Sharing<'_>, op: PackedOp, bytes: usize) -> [Vec<u8>; 2] {
     let mut olds = |begin: usize, found: &[u8]| {
         old[begin..begin + found.len()].copy_from_slice(found);
     };
-    combine(by, op, at, Operands::Memory(memory), None);
-    combine(by, op, at, Operands::Slice(&data), Some(&mut olds));
+    combine(by, op, at, Operands::Memory(memory), None).expect("no device");
+    combine(by, op, at, Operands::Slice(&data), Some(&mut olds)).expect("no device");
     let mut after = vec![0; bytes];
     at.read(0, &mut after);
     [after, old]

@@ -1,6 +1,6 @@
 //! What a rank offers when a window is created, and what all ranks make of it.
 
-use fabric::{Atomic, Offload, OwnAtomics, Peer, Region, Transport, UserBuf};
+use fabric::{Atomic, AtomicFailure, Offload, OwnAtomics, Peer, Region, Transport, UserBuf};
 use objects::{Class, Error, Info, Result};
 use rma::AtomicsBy;
 use shm_transport::WindowRange;
@@ -132,7 +132,7 @@ pub(super) fn atomics(p: &mut Process, offers: &[Offer], memory: UserBuf) -> Res
 struct Nothing;
 
 impl OwnAtomics for Nothing {
-    fn change(&self, _: UserBuf, _: Atomic) -> Option<u64> {
-        None
+    fn change(&self, _: UserBuf, _: Atomic) -> std::result::Result<u64, AtomicFailure> {
+        Err(AtomicFailure::Gone)
     }
 }
