@@ -1,8 +1,8 @@
-//! How near devices are to this process, and which network an Ethernet port is in: read from sysfs
-//! and procfs.
+//! How near devices are to this process, whose port they use, and which network an Ethernet port is
+//! in: read from sysfs and procfs.
 
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -55,6 +55,27 @@ impl Locality {
         let node = node.ok().and_then(|node| node.trim().parse::<u32>().ok());
         let found = node.and_then(|node| self.distances.iter().find(|(other, _)| *other == node));
         found.map_or(NEAREST, |&(_, distance)| distance)
+    }
+}
+
+/// The port of an adapter that a port of a device is, or whose bandwidth it shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PhysicalPort {
+    /// The physical function of the adapter, and the number of its port.
+    pub(crate) port: (PathBuf, u8),
+    /// The device is a virtual function of it (SR-IOV).
+    pub(crate) is_virtual: bool,
+}
+
+impl PhysicalPort {
+    /// Returns that of a port of a device, whose folder in sysfs is given.
+    pub(crate) fn of(device: &Path, number: u8) -> PhysicalPort {
+        let function = device.join("device/physfn");
+        let is_virtual = function.exists();
+        let function = if is_virtual { function } else { device.join("device") };
+        // A device without such a folder is one of its own.
+        let function = std::fs::canonicalize(function).unwrap_or_else(|_| device.to_owned());
+        PhysicalPort { port: (function, number), is_virtual }
     }
 }
 
@@ -121,6 +142,26 @@ mod tests {
         assert_eq!(of(&[0, 8]), [21, 31, 10, 10, 10]);
         assert_eq!(of(&[1, 3]), [10, 21, 10, 10, 10]);
         assert_eq!(of(&[]), [10; 5]);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn virtual_functions_name_their_physical_one() {
+        let root = std::env::temp_dir().join(format!("verbena-functions-{}", std::process::id()));
+        for function in ["pci/0", "pci/1", "pci/2"] {
+            std::fs::create_dir_all(root.join(function)).unwrap();
+        }
+        std::os::unix::fs::symlink("../0", root.join("pci/1/physfn")).unwrap();
+        for (device, function) in [("mlx5_0", "0"), ("mlx5_1", "1"), ("mlx5_2", "2")] {
+            std::fs::create_dir_all(root.join(device)).unwrap();
+            let target = format!("../pci/{function}");
+            std::os::unix::fs::symlink(target, root.join(device).join("device")).unwrap();
+        }
+        let of = |device, number| PhysicalPort::of(&root.join(device), number);
+        let [first, function, other] = ["mlx5_0", "mlx5_1", "mlx5_2"].map(|device| of(device, 1));
+        assert_eq!((&first.port, first.is_virtual), (&function.port, false));
+        assert!(function.is_virtual && !other.is_virtual && other.port != first.port);
+        assert!(of("mlx5_0", 2).port != first.port && of("absent", 1).port != of("none", 1).port);
         std::fs::remove_dir_all(root).unwrap();
     }
 

@@ -2,21 +2,24 @@
 //!
 //! The first port carries the frames; large reads and writes are striped over all. Ports that the
 //! user names are taken. Otherwise the ports are those of the fastest network, without much slower
-//! ones, at most `verbs.max_rails`: the nearest first, in turns for the ranks of a host. Named
-//! ports of one network are ordered in the same way; those of several networks keep their order, so
-//! that the nth port of each rank is in the same network.
+//! ones, at most `verbs.max_rails`: the nearest first, in turns for the ranks of a host. Virtual
+//! functions of one physical port count as one port. Named ports of one network are ordered in the
+//! same way; those of several networks keep their order, so that the nth port of each rank is in
+//! the same network.
 //!
 //! A port that is usable may fail all the same when a transport is opened on it. The selection is
 //! then made again without it ([`Selection::without_first`]), unless the user has named it.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 use crate::device::{Port, absent, ports_of};
 use crate::device_list::DeviceList;
 use crate::ibv::layout::PortAttr;
 use crate::ibv::{Library, device_names, library};
-use crate::locality::{Locality, network_of};
+use crate::locality::{Locality, PhysicalPort, network_of};
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
 
@@ -52,6 +55,8 @@ struct Candidate {
     rate: u32,
     distance: u32,
     is_emulated: bool,
+    /// Whose bandwidth it has.
+    physical: PhysicalPort,
 }
 
 /// What the user and the launcher want.
@@ -79,7 +84,8 @@ impl Selection {
     pub fn new(settings: &Settings) -> Result<Selection, Unavailable> {
         let library = library(settings.library.as_deref())?;
         // libibverbs fails here if the kernel has no RDMA subsystem.
-        let devices = device_names(library).unwrap_or_default();
+        let mut devices = device_names(library).unwrap_or_default();
+        devices.sort_by(|one, other| natural(one).cmp(natural(other)));
         if devices.is_empty() {
             return Err(absent());
         }
@@ -201,11 +207,13 @@ fn usable_ports(
 
 impl Candidate {
     fn new(port: &Port, locality: &Locality) -> Candidate {
+        let folder = port.context.folder();
         Candidate {
             network: network(port),
-            rate: rate(&port.attr),
-            distance: locality.distance(&port.context.folder()),
+            rate: rate_in(&folder, port.number).unwrap_or_else(|| rate(&port.attr)),
+            distance: locality.distance(&folder),
             is_emulated: port.is_emulated,
+            physical: PhysicalPort::of(&folder, port.number),
         }
     }
 }
@@ -220,6 +228,30 @@ fn network(port: &Port) -> String {
         [0xfe, 0x80, ..] => port.fabric(),
         raw => format!("ethernet {:02x?}", &raw[..8]),
     }
+}
+
+/// Returns the parts of a name by which names are ordered, so that `mlx5_2` comes before `mlx5_10`:
+/// each run of digits is a number, and anything else a character.
+fn natural(name: &str) -> impl Iterator<Item = (u64, u64)> {
+    let mut rest = name.chars().peekable();
+    std::iter::from_fn(move || {
+        let first = rest.next()?;
+        let Some(digit) = first.to_digit(10) else { return Some((1, first.into())) };
+        let mut number = u64::from(digit);
+        while let Some(digit) = rest.peek().and_then(|next| next.to_digit(10)) {
+            number = number.saturating_mul(10).saturating_add(digit.into());
+            rest.next();
+        }
+        Some((0, number))
+    })
+}
+
+/// Returns the rate of a port in Mbit/s by the system, whose structure for libraries has no space
+/// for newer speeds.
+fn rate_in(folder: &Path, port: u8) -> Option<u32> {
+    let text = std::fs::read_to_string(folder.join(format!("ports/{port}/rate"))).ok()?;
+    let gigabits: f64 = text.split_once(" Gb/sec")?.0.trim().parse().ok()?;
+    Some((gigabits * 1000.0) as u32)
 }
 
 /// Returns the rate of a port in Mbit/s, as the InfiniBand specification numbers width and speed.
@@ -253,7 +285,11 @@ fn order(all: &[Candidate], wishes: Wishes) -> Vec<usize> {
     } else if let Some(best) = best(all) {
         chosen.retain(|&at| is_like(&all[at], &all[best]));
     }
-    chosen.sort_by_key(|&at| all[at].distance);
+    chosen.sort_by_key(|&at| (all[at].distance, all[at].physical.is_virtual));
+    if !wishes.are_named {
+        let mut ports = BTreeSet::new();
+        chosen.retain(|&at| ports.insert(&all[at].physical.port));
+    }
     let nearest = chosen.first().map_or(0, |&at| all[at].distance);
     let near = chosen.partition_point(|&at| all[at].distance <= nearest);
     if near > 0 {
@@ -274,7 +310,8 @@ fn order(all: &[Candidate], wishes: Wishes) -> Vec<usize> {
 fn best(all: &[Candidate]) -> Option<usize> {
     let bandwidth = |network: &str| -> u64 {
         let ports = all.iter().filter(|port| port.network == network);
-        ports.map(|port| u64::from(port.rate)).sum()
+        let rates: BTreeMap<_, _> = ports.map(|port| (&port.physical.port, port.rate)).collect();
+        rates.into_values().map(u64::from).sum()
     };
     (0..all.len()).max_by_key(|&at| {
         let port = &all[at];
@@ -306,7 +343,9 @@ fn reasons(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) -
     };
     let other_network = of_kind(|port, first| port.network != first.network);
     let slower = of_kind(|port, first| port.network == first.network && !is_like(port, first));
-    let spare = of_kind(is_like);
+    let is_taken =
+        |at: usize| order.iter().any(|&taken| all[taken].physical.port == all[at].physical.port);
+    let (shared, spare) = of_kind(is_like).into_iter().partition(|&at| is_taken(at));
     let limit = match all[first].is_emulated {
         true => "emulated ports share the processors".to_owned(),
         false => format!("verbs.max_rails = {}", wishes.max_rails),
@@ -314,6 +353,7 @@ fn reasons(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) -
     let groups = [
         (other_network, "in another network".to_owned()),
         (slower, "slower, or emulated".to_owned()),
+        (shared, "the same physical port".to_owned()),
         (spare, limit),
     ];
     for (which, why) in groups {
@@ -326,13 +366,61 @@ fn reasons(ports: &[Port], all: &[Candidate], order: &[usize], wishes: Wishes) -
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     const AUTO: Wishes =
         Wishes { are_named: false, are_ordered: false, max_rails: 2, local_rank: 0 };
 
+    /// Returns a port of an adapter of its own.
     fn port(network: &str, rate: u32, distance: u32) -> Candidate {
-        Candidate { network: network.into(), rate, distance, is_emulated: false }
+        static ADAPTERS: AtomicU32 = AtomicU32::new(0);
+        let adapter = format!("adapter {}", ADAPTERS.fetch_add(1, Ordering::Relaxed));
+        let physical = PhysicalPort { port: (adapter.into(), 1), is_virtual: false };
+        Candidate { network: network.into(), rate, distance, is_emulated: false, physical }
+    }
+
+    /// Returns a virtual function of a port.
+    fn function_of(physical: &Candidate) -> Candidate {
+        let port = physical.physical.port.clone();
+        Candidate { physical: PhysicalPort { port, is_virtual: true }, ..physical.clone() }
+    }
+
+    #[test]
+    fn virtual_functions_are_no_ports_of_their_own() {
+        let (first, other) = (port("a", 200, 10), port("a", 200, 10));
+        let all = [function_of(&first), first.clone(), function_of(&first), other];
+        assert_eq!(order(&all, AUTO), [1, 3]);
+        assert_eq!(order(&all, Wishes { local_rank: 1, ..AUTO }), [3, 1]);
+        // In a container there may be functions alone.
+        assert_eq!(order(&[function_of(&first), function_of(&first)], AUTO), [0]);
+        let named = Wishes { are_named: true, ..AUTO };
+        assert_eq!(order(&[first.clone(), function_of(&first)], named), [0, 1]);
+        // They add no bandwidth to their network.
+        let two = [port("b", 200, 10), port("b", 200, 10)];
+        let all = [&all[..3], &two].concat();
+        assert_eq!(order(&all, AUTO), [3, 4]);
+    }
+
+    #[test]
+    fn names_are_ordered_by_their_numbers() {
+        let mut names = ["mlx5_10", "mlx5_bond_0", "irdma1", "mlx5_2", "mlx5_2a", "mlx5"];
+        names.sort_by(|one, other| natural(one).cmp(natural(other)));
+        assert_eq!(names, ["irdma1", "mlx5", "mlx5_2", "mlx5_2a", "mlx5_10", "mlx5_bond_0"]);
+    }
+
+    #[test]
+    fn the_system_knows_every_rate() {
+        let root = std::env::temp_dir().join(format!("verbena-rate-{}", std::process::id()));
+        for (number, text) in [(1, "800 Gb/sec (4X XDR)\n"), (2, "2.5 Gb/sec (1X SDR)\n"), (3, "?")]
+        {
+            std::fs::create_dir_all(root.join(format!("ports/{number}"))).unwrap();
+            std::fs::write(root.join(format!("ports/{number}/rate")), text).unwrap();
+        }
+        let rates = [1, 2, 3, 4].map(|port| rate_in(&root, port));
+        std::fs::remove_dir_all(root).unwrap();
+        assert_eq!(rates, [Some(800_000), Some(2_500), None, None]);
     }
 
     #[test]
