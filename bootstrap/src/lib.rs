@@ -37,4 +37,4 @@ pub use secret::{Secret, random};
 pub use status_entry::{
     BlockedKind, BlockedOn, Meanwhile, RankState, Snapshot, StatusEntry, WORLD_CONTEXT,
 };
-pub use status_page::{HostNotice, StatusPage};
+pub use status_page::{HostNotice, StatusPage, StatusReader};

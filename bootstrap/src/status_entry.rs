@@ -156,6 +156,32 @@ impl StatusEntry {
         }
     }
 
+    /// Returns the entry that these bytes are. Total: any bytes are an entry.
+    pub fn from_bytes(bytes: &[u8; 128]) -> StatusEntry {
+        let u32_at = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        StatusEntry {
+            pid: u32_at(offset_of!(StatusEntry, pid)).into(),
+            state: u32_at(offset_of!(StatusEntry, state)).into(),
+            call: u32_at(offset_of!(StatusEntry, call)).into(),
+            rank: u32_at(offset_of!(StatusEntry, rank)).into(),
+            blocked_kind: u32_at(offset_of!(StatusEntry, blocked_kind)).into(),
+            peer: (u32_at(offset_of!(StatusEntry, peer)) as i32).into(),
+            world_rank: (u32_at(offset_of!(StatusEntry, world_rank)) as i32).into(),
+            tag: (u32_at(offset_of!(StatusEntry, tag)) as i32).into(),
+            comm_size: u32_at(offset_of!(StatusEntry, comm_size)).into(),
+            outer: u32_at(offset_of!(StatusEntry, outer)).into(),
+            context: u64_at(offset_of!(StatusEntry, context)).into(),
+            since: u64_at(offset_of!(StatusEntry, since)).into(),
+            file_done: u64_at(offset_of!(StatusEntry, file_done)).into(),
+            file_total: u64_at(offset_of!(StatusEntry, file_total)).into(),
+            ended: u32_at(offset_of!(StatusEntry, ended)).into(),
+            meanwhile: u32_at(offset_of!(StatusEntry, meanwhile)).into(),
+            looked: u64_at(offset_of!(StatusEntry, looked)).into(),
+            callbacks: u32_at(offset_of!(StatusEntry, callbacks)).into(),
+        }
+    }
+
     /// Records how far a collective write has come: bytes of all ranks; a total of 0 for none.
     pub fn set_file_progress(&self, done: u64, total: u64) {
         self.file_done.store(done, Relaxed);
@@ -266,25 +292,29 @@ impl StatusEntry {
     /// Reads all fields, one after the other, while the rank runs on. A record that changes
     /// meanwhile counts as none.
     pub fn snapshot(&self) -> Snapshot {
+        let known =
+            |value: &AtomicI32| Some(value.load(Relaxed)).filter(|value| *value != i32::MIN);
         // Acquire, and the fence: the fields are read between the two loads of the time.
         let since = self.since.load(Acquire);
-        let raw = RawEntry {
+        let blocked = BlockedOn {
             since,
-            pid: self.pid.load(Relaxed),
-            state: self.state.load(Relaxed),
-            call: self.call.load(Relaxed),
-            blocked_kind: self.blocked_kind.load(Relaxed),
-            peer: self.peer.load(Relaxed),
-            world_rank: self.world_rank.load(Relaxed),
-            tag: self.tag.load(Relaxed),
+            kind: BlockedKind::from_raw(self.blocked_kind.load(Relaxed)),
+            peer: known(&self.peer),
+            world_rank: known(&self.world_rank),
+            tag: known(&self.tag),
             context: self.context.load(Relaxed),
             comm_size: self.comm_size.load(Relaxed),
             looked: self.looked.load(Relaxed),
-            meanwhile: self.meanwhile.load(Relaxed),
+            meanwhile: Meanwhile::from_raw(self.meanwhile.load(Relaxed)),
         };
         fence(Acquire);
-        let is_whole = self.since.load(Relaxed) == since;
-        RawEntry { since: if is_whole { since } else { 0 }, ..raw }.decode()
+        let is_whole = since != 0 && self.since.load(Relaxed) == since;
+        Snapshot {
+            pid: self.pid.load(Relaxed),
+            state: self.state(),
+            call: self.call.load(Relaxed),
+            blocked: is_whole.then_some(blocked),
+        }
     }
 }
 
@@ -330,64 +360,9 @@ impl BlockedKind {
     }
 }
 
-/// The fields of an entry as they were read.
-struct RawEntry {
-    since: u64,
-    pid: u32,
-    state: u32,
-    call: u32,
-    blocked_kind: u32,
-    peer: i32,
-    world_rank: i32,
-    tag: i32,
-    context: u64,
-    comm_size: u32,
-    looked: u64,
-    meanwhile: u32,
-}
-
-impl RawEntry {
-    fn decode(&self) -> Snapshot {
-        let known = |value: i32| Some(value).filter(|value| *value != i32::MIN);
-        let blocked = BlockedOn {
-            since: self.since,
-            kind: BlockedKind::from_raw(self.blocked_kind),
-            peer: known(self.peer),
-            world_rank: known(self.world_rank),
-            tag: known(self.tag),
-            context: self.context,
-            comm_size: self.comm_size,
-            looked: self.looked,
-            meanwhile: Meanwhile::from_raw(self.meanwhile),
-        };
-        Snapshot {
-            pid: self.pid,
-            state: decode_state(self.state),
-            call: self.call,
-            blocked: (self.since != 0).then_some(blocked),
-        }
-    }
-}
-
 /// Decodes the bytes of an entry. Total: any bytes give a snapshot.
 pub fn decode_entry(bytes: &[u8; 128]) -> Snapshot {
-    let u32_at = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-    RawEntry {
-        since: u64_at(offset_of!(StatusEntry, since)),
-        pid: u32_at(offset_of!(StatusEntry, pid)),
-        state: u32_at(offset_of!(StatusEntry, state)),
-        call: u32_at(offset_of!(StatusEntry, call)),
-        blocked_kind: u32_at(offset_of!(StatusEntry, blocked_kind)),
-        peer: u32_at(offset_of!(StatusEntry, peer)) as i32,
-        world_rank: u32_at(offset_of!(StatusEntry, world_rank)) as i32,
-        tag: u32_at(offset_of!(StatusEntry, tag)) as i32,
-        context: u64_at(offset_of!(StatusEntry, context)),
-        comm_size: u32_at(offset_of!(StatusEntry, comm_size)),
-        looked: u64_at(offset_of!(StatusEntry, looked)),
-        meanwhile: u32_at(offset_of!(StatusEntry, meanwhile)),
-    }
-    .decode()
+    StatusEntry::from_bytes(bytes).snapshot()
 }
 
 fn decode_state(state: u32) -> RankState {

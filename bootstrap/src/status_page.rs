@@ -11,11 +11,13 @@
 //! or in TMPDIR takes its place. Every field is an atomic. A rank writes its own entry with relaxed
 //! stores; the launcher reads all entries when it reports. No value read here is trusted for
 //! memory safety. A mapping is never undone: entries are `&'static`, so that any thread may
-//! record its call until the process ends.
+//! record its call until the process ends. A mapping keeps the file's memory, also that of the
+//! transport; therefore observers of other jobs map nothing ([`StatusReader`]).
 
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -121,16 +123,8 @@ impl StatusPage {
 
     /// Maps the page of a descriptor that the launcher handed down.
     pub fn attach(file: OwnedFd) -> Result<StatusPage, AttachError> {
-        let length = fstat(&file).map_err(AttachError::System)?.st_size as u64;
-        if length < PAGE {
-            return Err(AttachError::Foreign);
-        }
-        let local_size = decode_header(&read_header(&file).ok_or(AttachError::Foreign)?)?;
-        let mapped = StatusPage::transport_offset(local_size);
-        if length < mapped {
-            return Err(AttachError::Foreign);
-        }
-        StatusPage::map(file, mapped, local_size)
+        let local_size = checked_size(&file)?;
+        StatusPage::map(file, StatusPage::transport_offset(local_size), local_size)
     }
 
     /// Returns the offset of the transport's part of the memory file, in bytes: a multiple of
@@ -224,6 +218,43 @@ impl StatusPage {
     }
 }
 
+/// The status page of a job that this process is no part of. It is read by system calls, and the
+/// job's memory ends with the job and this reader.
+#[derive(Debug)]
+pub struct StatusReader {
+    file: OwnedFd,
+    local_size: u32,
+    job: u64,
+}
+
+impl StatusReader {
+    /// Opens the page of a descriptor that another process holds.
+    pub fn open(file: OwnedFd) -> Result<StatusReader, AttachError> {
+        let local_size = checked_size(&file)?;
+        let job: [u8; 8] =
+            read_array(&file, offset_of!(Header, job) as u64).ok_or(AttachError::Foreign)?;
+        Ok(StatusReader { file, local_size, job: u64::from_ne_bytes(job) })
+    }
+
+    /// Returns the number of ranks on this host.
+    pub fn local_size(&self) -> u32 {
+        self.local_size
+    }
+
+    /// Returns the job's number, the same on all of its ranks.
+    pub fn job(&self) -> u64 {
+        self.job
+    }
+
+    /// Reads the entries of all local ranks, in their order.
+    pub fn entries(&self) -> Vec<StatusEntry> {
+        let mut bytes = vec![0; size_of::<StatusEntry>() * self.local_size as usize];
+        let begin = size_of::<Header>() as u64;
+        let read = rustix::io::pread(&self.file, bytes.as_mut_slice(), begin).unwrap_or(0);
+        bytes[..read].as_chunks().0.iter().map(StatusEntry::from_bytes).collect()
+    }
+}
+
 impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -254,11 +285,21 @@ unsafe fn views(base: *const u8, local_size: usize) -> (&'static Header, &'stati
     }
 }
 
-/// Reads the beginning of the header by a system call, before the file is trusted.
-fn read_header(file: &OwnedFd) -> Option<[u8; 16]> {
-    let mut bytes = [0u8; 16];
-    let read = rustix::io::pread(file, &mut bytes[..], 0).ok()?;
-    (read == bytes.len()).then_some(bytes)
+/// Returns the number of local ranks of a file that is long enough for their entries.
+fn checked_size(file: &OwnedFd) -> Result<u32, AttachError> {
+    let length = fstat(file).map_err(AttachError::System)?.st_size as u64;
+    let local_size = decode_header(&read_array(file, 0).ok_or(AttachError::Foreign)?)?;
+    match length < StatusPage::transport_offset(local_size) {
+        true => Err(AttachError::Foreign),
+        false => Ok(local_size),
+    }
+}
+
+/// Reads bytes by a system call, before the file is trusted.
+fn read_array<const N: usize>(file: &OwnedFd, at: u64) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let read = rustix::io::pread(file, &mut bytes[..], at).ok()?;
+    (read == N).then_some(bytes)
 }
 
 /// Decodes the beginning of a header. Returns the number of local ranks, not 0.
@@ -334,6 +375,22 @@ mod tests {
             Snapshot { pid: 99, state: RankState::Running, call: 17, blocked: Some(blocked) }
         );
         assert_eq!(launcher.entry(1).snapshot().pid, 0);
+    }
+
+    #[test]
+    fn a_reader_maps_nothing() {
+        let page = StatusPage::create(3, 42).unwrap();
+        let file = page.file().unwrap().try_clone_to_owned().unwrap();
+        let inode = format!(" {} ", fstat(&file).unwrap().st_ino);
+        let reader = StatusReader::open(file).unwrap();
+        assert_eq!((reader.local_size(), reader.job()), (3, 42));
+        page.entry(2).set_rank(7);
+        page.entry(2).set_file_progress(1, 9);
+        let entries = reader.entries();
+        assert_eq!((entries.len(), entries[2].rank()), (3, 7));
+        assert_eq!(entries[2].file_progress(), Some((1, 9)));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert_eq!(maps.lines().filter(|line| line.contains(&inode)).count(), 1);
     }
 
     #[test]

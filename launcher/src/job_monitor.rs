@@ -1,7 +1,7 @@
 //! The jobs that run on this host, seen from outside: which there are, and what their ranks do.
 //!
 //! A job is found by the status page that its `mpiexec` or daemon holds open. The page is read,
-//! never written; a job does not notice. Shares are estimated: many looks at the page in an
+//! never written or mapped; a job does not notice. Shares are estimated: many looks at the page in an
 //! interval, and the CPU time of each process at its ends. Only jobs of the same user are found.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bootstrap::StatusPage;
+use bootstrap::{StatusEntry, StatusReader};
 use rustix::process::Pid;
 
 use crate::proc_stat;
@@ -23,7 +23,7 @@ const LAUNCHERS: [&str; 2] = ["mpiexec", "mpirun"];
 pub struct MonitoredJob {
     /// The `mpiexec` or the daemon that runs it.
     pub launcher: u32,
-    page: StatusPage,
+    page: StatusReader,
     ranks: Vec<Usage>,
     interval_began: Instant,
 }
@@ -40,8 +40,9 @@ struct Usage {
     mpi_share: Option<u32>,
 }
 
-/// Finds the jobs of this user on this host, or the one whose launcher has this process id.
-pub fn find_jobs(launcher: Option<u32>) -> Vec<MonitoredJob> {
+/// Finds the jobs of this user on this host that are not `known`, or the one whose launcher has
+/// this process id.
+pub fn find_jobs(launcher: Option<u32>, known: &[MonitoredJob]) -> Vec<MonitoredJob> {
     let mut jobs = BTreeMap::new();
     for pid in processes().filter(|pid| launcher.is_none_or(|launcher| launcher == *pid)) {
         let is_launcher = fs::read_link(format!("/proc/{pid}/exe"))
@@ -49,7 +50,8 @@ pub fn find_jobs(launcher: Option<u32>) -> Vec<MonitoredJob> {
         if !is_launcher {
             continue;
         }
-        for page in status_pages(pid) {
+        let is_new = |page: &StatusReader| known.iter().all(|job| job.page.job() != page.job());
+        for page in status_pages(pid).filter(is_new) {
             // The process that guards a job holds the page too; the launcher has a lower number.
             jobs.entry(page.job()).or_insert_with(|| MonitoredJob::new(pid, page));
         }
@@ -69,7 +71,7 @@ fn processes() -> impl Iterator<Item = u32> {
 }
 
 /// Returns the status pages that a process holds open.
-fn status_pages(pid: u32) -> impl Iterator<Item = StatusPage> {
+fn status_pages(pid: u32) -> impl Iterator<Item = StatusReader> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     files.filter_map(|entry| {
         let path = entry.path();
@@ -80,13 +82,12 @@ fn status_pages(pid: u32) -> impl Iterator<Item = StatusPage> {
     })
 }
 
-fn open(path: &Path) -> Option<StatusPage> {
-    let file = File::options().read(true).write(true).open(path).ok()?;
-    StatusPage::attach(file.into()).ok()
+fn open(path: &Path) -> Option<StatusReader> {
+    StatusReader::open(File::open(path).ok()?.into()).ok()
 }
 
 impl MonitoredJob {
-    fn new(launcher: u32, page: StatusPage) -> MonitoredJob {
+    fn new(launcher: u32, page: StatusReader) -> MonitoredJob {
         let ranks = vec![Usage::default(); page.local_size() as usize];
         let mut job = MonitoredJob { launcher, page, ranks, interval_began: Instant::now() };
         job.begin_interval();
@@ -100,18 +101,17 @@ impl MonitoredJob {
 
     /// Looks at all ranks once.
     pub fn look(&mut self) {
-        for (local, usage) in (0..).zip(&mut self.ranks) {
+        for (usage, entry) in self.ranks.iter_mut().zip(self.page.entries()) {
             usage.looks += 1;
-            usage.looks_in_mpi += u32::from(self.page.entry(local).snapshot().call != 0);
+            usage.looks_in_mpi += u32::from(entry.snapshot().call != 0);
         }
     }
 
     /// Ends an interval: computes its shares, and begins the next one.
     pub fn end_interval(&mut self) {
         let length = self.interval_began.elapsed();
-        for local in 0..self.ranks.len() {
-            let cpu = self.cpu(local);
-            let usage = &mut self.ranks[local];
+        for (usage, entry) in self.ranks.iter_mut().zip(self.page.entries()) {
+            let cpu = cpu_time(&entry);
             usage.mpi_share = (100 * usage.looks_in_mpi).checked_div(usage.looks);
             usage.cpu_share = usage.cpu.zip(cpu).map(|(before, now)| {
                 let used = now.saturating_sub(before).as_secs_f64();
@@ -123,16 +123,9 @@ impl MonitoredJob {
 
     fn begin_interval(&mut self) {
         self.interval_began = Instant::now();
-        for local in 0..self.ranks.len() {
-            let cpu = self.cpu(local);
-            let usage = &mut self.ranks[local];
-            (usage.looks, usage.looks_in_mpi, usage.cpu) = (0, 0, cpu);
+        for (usage, entry) in self.ranks.iter_mut().zip(self.page.entries()) {
+            (usage.looks, usage.looks_in_mpi, usage.cpu) = (0, 0, cpu_time(&entry));
         }
-    }
-
-    fn cpu(&self, local: usize) -> Option<Duration> {
-        let pid = self.page.entry(local as u32).pid()?;
-        proc_stat::cpu_time(Pid::from_raw(i32::try_from(pid).ok()?)?)
     }
 
     /// Returns a heading and a line for each rank, at most `most` of them.
@@ -143,39 +136,42 @@ impl MonitoredJob {
             "  {:>6} {:>8} {:>5} {:>8}  {:12} {:24} {:>8}  {}\n",
             "rank", "pid", "cpu %", "in MPI %", "state", "call", "waited", "waits for"
         );
-        for local in 0..self.ranks.len().min(most) {
-            text += &self.line(local);
+        for (entry, usage) in self.page.entries().iter().zip(&self.ranks).take(most) {
+            text += &rank_line(entry, usage);
         }
         if self.ranks.len() > most {
             text += &format!("  ... {} more ranks\n", self.ranks.len() - most);
         }
         text
     }
+}
 
-    fn line(&self, local: usize) -> String {
-        let (entry, usage) = (self.page.entry(local as u32), &self.ranks[local]);
-        let line = RankLine::new(0, None, entry.snapshot());
-        let percent = |share: Option<u32>| share.map_or(String::new(), |share| share.to_string());
-        let [call, waited, mut waits_for] = blocked_cells(&line);
-        if let Some((done, total)) = entry.file_progress() {
-            let percent = u128::from(done) * 100 / u128::from(total);
-            waits_for = format!("{percent} % of {} MiB written to a file", total.div_ceil(1 << 20));
-        }
-        let line = format!(
-            "  {:>6} {:>8} {:>5} {:>8}  {:12} {call:24} {waited:>8}  {waits_for}",
-            entry.rank(),
-            entry.pid().map_or("-".to_owned(), |pid| pid.to_string()),
-            percent(usage.cpu_share),
-            percent(usage.mpi_share),
-            state(&line),
-        );
-        format!("{}\n", line.trim_end())
+fn cpu_time(entry: &StatusEntry) -> Option<Duration> {
+    proc_stat::cpu_time(Pid::from_raw(i32::try_from(entry.pid()?).ok()?)?)
+}
+
+fn rank_line(entry: &StatusEntry, usage: &Usage) -> String {
+    let line = RankLine::new(0, None, entry.snapshot());
+    let percent = |share: Option<u32>| share.map_or(String::new(), |share| share.to_string());
+    let [call, waited, mut waits_for] = blocked_cells(&line);
+    if let Some((done, total)) = entry.file_progress() {
+        let percent = u128::from(done) * 100 / u128::from(total);
+        waits_for = format!("{percent} % of {} MiB written to a file", total.div_ceil(1 << 20));
     }
+    let line = format!(
+        "  {:>6} {:>8} {:>5} {:>8}  {:12} {call:24} {waited:>8}  {waits_for}",
+        entry.rank(),
+        entry.pid().map_or("-".to_owned(), |pid| pid.to_string()),
+        percent(usage.cpu_share),
+        percent(usage.mpi_share),
+        state(&line),
+    );
+    format!("{}\n", line.trim_end())
 }
 
 #[cfg(test)]
 mod tests {
-    use bootstrap::RankState;
+    use bootstrap::{RankState, StatusPage};
 
     use super::*;
 
@@ -185,7 +181,7 @@ mod tests {
         page.entry(0).set_state(RankState::Running);
         page.entry(1).set_rank(1);
         let copy = page.file().unwrap().try_clone_to_owned().unwrap();
-        let mut job = MonitoredJob::new(std::process::id(), StatusPage::attach(copy).unwrap());
+        let mut job = MonitoredJob::new(std::process::id(), StatusReader::open(copy).unwrap());
         assert!(job.is_running());
         for look in 0..4 {
             if look == 1 {

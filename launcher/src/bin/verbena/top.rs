@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             format!("invalid --interval {}: must be at least 0.02", arguments.interval)
         })?;
     let is_terminal = std::io::stdout().is_terminal();
-    let mut jobs = find_jobs(arguments.pid);
+    let mut jobs = find_jobs(arguments.pid, &[]);
     if let (Some(pid), true) = (arguments.pid, jobs.is_empty()) {
         return Err(format!("process {pid} is no mpiexec of yours that runs ranks on this host"));
     }
@@ -52,15 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             return Ok(());
         }
         if arguments.pid.is_none() {
-            add_new(&mut jobs);
-        }
-    }
-}
-
-fn add_new(jobs: &mut Vec<MonitoredJob>) {
-    for job in find_jobs(None) {
-        if jobs.iter().all(|known| known.launcher != job.launcher) {
-            jobs.push(job);
+            jobs.append(&mut find_jobs(None, &jobs));
         }
     }
 }
