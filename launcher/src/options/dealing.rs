@@ -15,7 +15,7 @@ use crate::settings::{MAX_RANKS, Section, Settings, Stdin};
 /// Deals the ranks to the hosts of a job. Then the job's hosts are those that get ranks, in the
 /// order of their ranks; the slots of each are the number of its ranks.
 pub fn deal(settings: &mut Settings) -> Result<(), Usage> {
-    fill_in_ranks(settings);
+    fill_in_ranks(settings)?;
     check(settings)?;
     if settings.hosts.is_empty() && !settings.has_own_hosts() {
         return Ok(());
@@ -35,15 +35,22 @@ pub fn deal(settings: &mut Settings) -> Result<(), Usage> {
 }
 
 /// Sets the number of ranks of sections without `-n`: one, or the slots of all hosts if there
-/// is a single section.
-fn fill_in_ranks(settings: &mut Settings) {
+/// is a single section and the user or an allocation gave hosts or slots.
+fn fill_in_ranks(settings: &mut Settings) -> Result<(), Usage> {
+    let has_slots = !settings.hosts.is_empty() || settings.dealing.ranks_per_host.is_some();
     let default = match settings.sections.as_slice() {
-        [only] if !settings.hosts.is_empty() => slots(&hosts_of(settings, only)),
+        [only] if has_slots => slots(&hosts_of(settings, only)),
         _ => 1,
     };
     for section in settings.sections.iter_mut().filter(|section| section.ranks == 0) {
+        if settings.mapping.ranks_per_object.is_some() {
+            let text = "--map-by ppr:N:WHAT needs the number of ranks, -n, as the objects of the \
+                        hosts are not known yet; ppr:N:node does not";
+            return Err(Usage(text.into()));
+        }
         section.ranks = default;
     }
+    Ok(())
 }
 
 fn check(settings: &Settings) -> Result<(), Usage> {

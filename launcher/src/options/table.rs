@@ -387,7 +387,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     (
         &["distribution", "m", "seq", "npersocket", "use-hwthread-cpus"],
         "not supported: --map-by slot fills hosts, --map-by node spreads ranks evenly, --map-by \
-         ppr:N:socket starts N on each package, --bind-to hwthread uses hardware threads",
+         ppr:N:socket places N on each package, --bind-to hwthread uses hardware threads",
     ),
     (
         &["outfile-pattern", "errfile-pattern", "o", "e", "error", "merge-stderr-to-stdout"],

@@ -74,6 +74,22 @@ fn hosts_set_the_number_of_ranks_unless_it_is_given() {
 }
 
 #[test]
+fn ranks_per_host_set_the_number_of_ranks_on_this_host() {
+    for option in ["-N 4", "--npernode 4", "--ppn 4", "--map-by ppr:4:node"] {
+        let settings = run(&format!("{option} x")).unwrap();
+        assert_eq!((settings.total_ranks(), settings.hosts.len()), (4, 0), "{option}");
+        assert_eq!(run(&format!("-n 2 {option} x")).unwrap().total_ranks(), 2, "{option}");
+    }
+    assert_eq!(run("--ppn 4 x : y").unwrap().total_ranks(), 2);
+    let why = "--map-by ppr:N:WHAT needs the number of ranks, -n, as the objects of the hosts are \
+               not known yet; ppr:N:node does not";
+    for line in ["--map-by ppr:2:socket x", "-H a:16,b:16 --map-by ppr:2:socket x"] {
+        assert_eq!(refused(line), why);
+    }
+    assert_eq!(run("-n 4 --map-by ppr:2:socket x").unwrap().total_ranks(), 4);
+}
+
+#[test]
 fn a_section_is_dealt_over_its_own_hosts() {
     assert_eq!(dealt("-n 1 -host a m : -n 3 -host b w"), "a:1 b:3");
     assert_eq!(dealt("-n 2 -hosts a:2,b -n 3 m : -n 3 -hosts c,d w"), "a:2 b:1 c:2 d:1");
@@ -121,7 +137,7 @@ fn other_launchers_spellings_mean_the_same() {
         run("-bind-to core -map-by node x").unwrap()
     );
     assert_eq!(run("--map-by ppr:2:node -H a,b x").unwrap().total_ranks(), 4);
-    assert_eq!(run("--map-by ppr:2:numa:PE=3 x").unwrap().mapping.ranks_per_object, Some(2));
+    assert_eq!(run("-n 4 --map-by ppr:2:numa:PE=3 x").unwrap().mapping.ranks_per_object, Some(2));
     assert_eq!(dealt("-map-by node -H a:4,b:4 -n 4 x"), "a:2 b:2");
     assert_eq!(dealt("-H a:4,b:4 -n 4 x"), "a:4");
     assert_eq!(
