@@ -44,9 +44,10 @@ pub enum Kind {
         /// The largest allowed.
         max: u64,
     },
-    /// A name that the system knows, such as a device's, or `auto`.
+    /// Names that the system knows, such as devices or a path: one word of up to
+    /// [`Kind::MAX_TEXT`] bytes, or `auto`.
     Name,
-    /// A text of up to 1023 bytes in one line, or `auto`.
+    /// A text of up to [`Kind::MAX_TEXT`] bytes in one line, or `auto`.
     Text,
 }
 
@@ -69,6 +70,9 @@ pub enum Value {
 }
 
 impl Kind {
+    /// The most bytes of a name or a text.
+    pub const MAX_TEXT: usize = 1023;
+
     /// Parses a value. The error says what is allowed.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
@@ -123,16 +127,17 @@ impl Kind {
                 Some(_) => Err(format!("must be at most {max}")),
                 None => Err("must be a whole number or auto".to_owned()),
             },
-            Kind::Name
-                if text.is_empty() || text.len() > 63 || text.contains(char::is_whitespace) =>
-            {
-                Err("must be one word, or auto".to_owned())
-            }
-            Kind::Text if text.is_empty() || text.len() > 1023 || text.contains('\n') => {
-                Err("must be one line of at most 1023 bytes, or auto".to_owned())
-            }
-            Kind::Name | Kind::Text => Ok(Value::Name(Some(Box::leak(text.into())))),
+            Kind::Name => Kind::leak(text, "word", char::is_whitespace),
+            Kind::Text => Kind::leak(text, "line", |c| c == '\n'),
         }
+    }
+
+    /// Keeps the text of a name, unless it ends early by `is_end`.
+    fn leak(text: &str, what: &str, is_end: fn(char) -> bool) -> Result<Value, String> {
+        if text.is_empty() || text.len() > Kind::MAX_TEXT || text.contains(is_end) {
+            return Err(format!("must be one {what} of at most {} bytes, or auto", Kind::MAX_TEXT));
+        }
+        Ok(Value::Name(Some(Box::leak(text.into()))))
     }
 
     /// Returns the value of `auto` where that is allowed.
@@ -306,6 +311,10 @@ mod tests {
         assert_eq!(Kind::Name.parse("Auto"), Ok(Value::Name(None)));
         assert_eq!(Kind::Name.parse(" mlx5_0 "), Ok(Value::Name(Some("mlx5_0"))));
         assert!(Kind::Name.parse("").is_err() && Kind::Name.parse("two words").is_err());
+        let path = format!("/{}", "x".repeat(1022));
+        assert!(Kind::Name.parse(&path).is_ok_and(|value| Kind::Name.show(value) == path));
+        let why = "must be one word of at most 1023 bytes, or auto";
+        assert_eq!(Kind::Name.parse(&format!("{path}x")).unwrap_err(), why);
         assert_eq!(Kind::Name.show(Value::Name(Some("mlx5_0"))), "mlx5_0");
         let rules = "bcast from=64K ring; reduce=linear";
         assert_eq!(Kind::Text.parse(rules), Ok(Value::Name(Some(rules))));

@@ -22,8 +22,8 @@ pub enum CvarKind {
 }
 
 impl CvarKind {
-    /// Characters of a text, the terminator included.
-    pub const TEXT_LEN: usize = 256;
+    /// Characters of a text, the terminator included: those of any knob.
+    pub const TEXT_LEN: usize = Kind::MAX_TEXT + 1;
 }
 
 /// The value of a variable.
