@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use config::knob::WAIT_SPIN;
 use config::{File, Knobs, Level, Origin};
 
 #[test]
@@ -22,6 +23,8 @@ fn every_cluster_config_is_valid_and_sets_a_knob() {
             "{} sets nothing",
             path.display()
         );
+        // A value holds also where ranks share processors, and then they spin instead of yielding.
+        assert_eq!(knobs.duration(WAIT_SPIN), None, "{} sets wait.spin", path.display());
         seen += 1;
     }
     assert!(seen >= 2, "only {seen} files in {}", folder.display());
