@@ -73,8 +73,8 @@ pub struct Thread {
     pub core: usize,
     /// The level-2 cache.
     pub l2: usize,
-    /// The level-3 cache.
-    pub l3: usize,
+    /// The level-3 cache, if it has one.
+    pub l3: Option<usize>,
     /// The NUMA node.
     pub numa: usize,
     /// The package.
@@ -170,7 +170,8 @@ impl Thread {
             Level::Hwthread => self.cpu,
             Level::Core => self.core,
             Level::L2 => self.l2,
-            Level::L3 => self.l3,
+            // Threads without one: those of each package, by numbers that no cache has.
+            Level::L3 => self.l3.unwrap_or(usize::MAX - self.package),
             Level::Numa => self.numa,
             Level::Package => self.package,
         }
@@ -181,6 +182,7 @@ impl Thread {
 impl std::fmt::Display for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for Thread { cpu, core, l2, l3, numa, package } in &self.threads {
+            let l3 = l3.map_or("-".to_owned(), |l3| l3.to_string());
             writeln!(f, "cpu {cpu} core {core} l2 {l2} l3 {l3} numa {numa} package {package}")?;
         }
         Ok(())
@@ -189,7 +191,7 @@ impl std::fmt::Display for Machine {
 
 impl Machine {
     /// Parses the output of `verbena topology --threads`: a line like
-    /// `cpu 3 core 1 l2 1 l3 0 numa 0 package 0` for each hardware thread.
+    /// `cpu 3 core 1 l2 1 l3 0 numa 0 package 0` for each hardware thread; `l3 -` without a cache.
     pub fn parse(text: &str) -> Option<Machine> {
         let threads: Option<Vec<Thread>> = text.lines().map(parse_thread).collect();
         threads.filter(|threads| !threads.is_empty()).map(|threads| Machine { threads })
@@ -350,12 +352,13 @@ fn group(threads: &[Thread], level: Level) -> Vec<Vec<Thread>> {
 
 fn parse_thread(line: &str) -> Option<Thread> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let number = |name: &str| words.chunks_exact(2).find(|pair| pair[0] == name)?[1].parse().ok();
+    let word = |name: &str| Some(words.chunks_exact(2).find(|pair| pair[0] == name)?[1]);
+    let number = |name: &str| word(name)?.parse().ok();
     Some(Thread {
         cpu: number("cpu")?,
         core: number("core")?,
         l2: number("l2")?,
-        l3: number("l3")?,
+        l3: if word("l3")? == "-" { None } else { Some(number("l3")?) },
         numa: number("numa")?,
         package: number("package")?,
     })
@@ -431,6 +434,18 @@ mod tests {
     }
 
     #[test]
+    fn threads_without_a_level_3_cache_are_in_none() {
+        let text = "cpu 0 core 0 l2 0 l3 0 numa 0 package 0\n\
+                    cpu 1 core 1 l2 1 l3 - numa 0 package 0\n\
+                    cpu 2 core 2 l2 2 l3 - numa 1 package 1\n";
+        let machine = Machine::parse(text).unwrap();
+        assert_eq!(machine.to_string(), text);
+        let by_cache = Mapping { bind_to: BindTo::parse("l3"), ..Mapping::default() };
+        let sets = machine.assign(&by_cache, 3).unwrap();
+        assert_eq!(sets.iter().map(ranges).collect::<Vec<_>>(), ["0", "1", "2"]);
+    }
+
+    #[test]
     fn mapping_chooses_an_object_and_binding_a_part_of_it() {
         assert_eq!(assigned(Some("core"), Some("numa"), None, 4), ["0,8", "4,12", "1,9", "5,13"]);
         assert_eq!(assigned(Some("numa"), Some("core"), None, 5)[4], "4-7,12-15");
@@ -477,7 +492,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_a_machine_or_nothing(
-            text in "((cpu|core|l2|l3|numa|package) [0-9]{1,3} ?\n?){0,18}|\\PC*",
+            text in "((cpu|core|l2|l3|numa|package) ([0-9]{1,3}|-) ?\n?){0,18}|\\PC*",
             (bind, map) in (0usize..8, 0usize..9),
             (cores, ranks) in (prop::option::of(1u32..5), 0u32..9),
         ) {

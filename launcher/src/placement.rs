@@ -89,12 +89,16 @@ impl Placement {
 
 /// Returns the parts of the machine that have all processors of a set.
 fn place(machine: &Machine, set: &BTreeSet<usize>) -> Place {
-    let only = |part: fn(&Thread) -> usize| {
+    let only = |part: fn(&Thread) -> Option<usize>| {
         let mut parts = machine.threads.iter().filter(|thread| set.contains(&thread.cpu)).map(part);
-        let first = parts.next()?;
-        parts.all(|part| part == first).then_some(first as u32)
+        let first = parts.next()??;
+        parts.all(|part| part == Some(first)).then_some(first as u32)
     };
-    [only(|thread| thread.package), only(|thread| thread.numa), only(|thread| thread.l3)]
+    [
+        only(|thread| Some(thread.package)),
+        only(|thread| Some(thread.numa)),
+        only(|thread| thread.l3),
+    ]
 }
 
 fn unbound(first: u32, ranks: u32) -> Vec<String> {
@@ -139,9 +143,16 @@ mod tests {
     #[test]
     fn a_rank_is_in_the_parts_that_have_all_of_its_processors() {
         let thread = |cpu, l3, numa| Thread { cpu, core: cpu, l2: cpu, l3, numa, package: 0 };
-        let machine = Machine { threads: vec![thread(0, 0, 0), thread(1, 0, 0), thread(2, 1, 0)] };
+        let threads = [
+            thread(0, Some(0), 0),
+            thread(1, Some(0), 0),
+            thread(2, Some(1), 0),
+            thread(3, None, 1),
+        ];
+        let machine = Machine { threads: threads.to_vec() };
         let at = |cpus: &[usize]| place(&machine, &cpus.iter().copied().collect());
         assert_eq!(at(&[0, 1]), [Some(0), Some(0), Some(0)]);
         assert_eq!(at(&[1, 2]), [Some(0), Some(0), None]);
+        assert_eq!(at(&[3]), [Some(0), Some(1), None]);
     }
 }

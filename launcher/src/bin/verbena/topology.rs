@@ -66,37 +66,40 @@ fn describe(pu: &TopologyObject, cpu: usize, nodes: &[&TopologyObject]) -> Threa
         cpu,
         core,
         l2: number(ObjectType::L2Cache).unwrap_or(core),
-        l3: number(ObjectType::L3Cache).unwrap_or(package),
+        l3: number(ObjectType::L3Cache),
         numa: node.map_or(0, |node| node.logical_index()),
         package,
     }
 }
 
 fn summary(machine: &Machine) -> String {
-    let mut groups: BTreeMap<(usize, usize, usize), Vec<&Thread>> = BTreeMap::new();
+    let mut groups: BTreeMap<(usize, usize, Option<usize>), Vec<&Thread>> = BTreeMap::new();
     for thread in &machine.threads {
         groups.entry((thread.package, thread.numa, thread.l3)).or_default().push(thread);
     }
-    let numbers = |pick: fn(&Thread) -> usize, threads: &[&Thread]| -> BTreeSet<usize> {
-        threads.iter().map(|thread| pick(thread)).collect()
+    let numbers = |pick: fn(&Thread) -> Option<usize>, threads: &[&Thread]| -> BTreeSet<usize> {
+        threads.iter().filter_map(|thread| pick(thread)).collect()
     };
     let all: Vec<&Thread> = machine.threads.iter().collect();
     let count = |pick, one: &str, many: &str| match numbers(pick, &all).len() {
+        0 => format!("no {one}"),
         1 => format!("1 {one}"),
         n => format!("{n} {many}"),
     };
     let mut text = format!(
         "{}, {}, {}, {}, {}\n",
-        count(|t| t.package, "package", "packages"),
-        count(|t| t.numa, "NUMA node", "NUMA nodes"),
+        count(|t| Some(t.package), "package", "packages"),
+        count(|t| Some(t.numa), "NUMA node", "NUMA nodes"),
         count(|t| t.l3, "L3 cache", "L3 caches"),
-        count(|t| t.core, "core", "cores"),
-        count(|t| t.cpu, "hardware thread", "hardware threads"),
+        count(|t| Some(t.core), "core", "cores"),
+        count(|t| Some(t.cpu), "hardware thread", "hardware threads"),
     );
     for ((package, numa, l3), threads) in groups {
-        let (cores, cpus) = (numbers(|t| t.core, &threads), numbers(|t| t.cpu, &threads));
+        let (cores, cpus) =
+            (numbers(|t| Some(t.core), &threads), numbers(|t| Some(t.cpu), &threads));
+        let l3 = l3.map_or(String::new(), |l3| format!(", L3 {l3}"));
         text += &format!(
-            "package {package}, NUMA node {numa}, L3 {l3}: cores {}, cpus {}\n",
+            "package {package}, NUMA node {numa}{l3}: cores {}, cpus {}\n",
             ranges(&cores),
             ranges(&cpus)
         );
@@ -115,5 +118,14 @@ mod tests {
         assert!(text.starts_with("2 packages, 2 NUMA nodes, 4 L3 caches, 16 cores, 16 "), "{text}");
         assert!(text.contains("package 1, NUMA node 1, L3 3: cores 12-15, cpus 12-15"), "{text}");
         assert!(imagine("sockets").is_err());
+        // That of docs/collectives.md.
+        assert_eq!(imagine("pack:2 l3:4 core:8 pu:1").unwrap().threads.len(), 64);
+    }
+
+    #[test]
+    fn a_machine_without_level_3_caches_has_none() {
+        let text = summary(&imagine("pack:2 core:4 pu:1").unwrap());
+        assert!(text.contains(", no L3 cache, 8 cores, "), "{text}");
+        assert!(text.contains("package 1, NUMA node 0: cores 4-7, cpus 4-7\n"), "{text}");
     }
 }
