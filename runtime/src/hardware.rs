@@ -74,8 +74,10 @@ impl Resource {
             Resource::Host => None,
             Resource::Package => list(&format!("{CPUS}/cpu{first}/topology/package_cpus_list"))
                 .or_else(|| list(&format!("{CPUS}/cpu{first}/topology/core_siblings_list"))),
-            Resource::NumaNode => (0..1024)
-                .map_while(|node| list(&format!("{NODES}/node{node}/cpulist")))
+            // Their numbers may have gaps.
+            Resource::NumaNode => list(&format!("{NODES}/online"))?
+                .into_iter()
+                .filter_map(|node| list(&format!("{NODES}/node{node}/cpulist")))
                 .find(|cpus| cpus.contains(&first)),
             Resource::L3Cache => list(&format!("{}/shared_cpu_list", cache(first, "3")?)),
             Resource::Core => list(&format!("{CPUS}/cpu{first}/topology/core_cpus_list"))
