@@ -21,7 +21,7 @@ const SIZES_OF_GUIDELINES: [u64; 9] =
 const MAX_BYTES_OF_GUIDELINES: u64 = 64 << 20;
 
 /// When messages carry data.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Data {
     /// Up to 4096 ranks and 1 GiB of buffers.
     #[default]
@@ -104,6 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 
 /// Prints a line for each call that takes longer than others that do the same.
 fn run_guidelines(arguments: &Arguments) -> Result<(), String> {
+    check_guidelines(arguments)?;
     let machine = machine(arguments)?;
     let selection = selection(arguments, &machine, None)?;
     let sizes = match &arguments.bytes[..] {
@@ -135,6 +136,20 @@ fn run_guidelines(arguments: &Arguments) -> Result<(), String> {
     }
     println!("{} of them take longer", found.len());
     Ok(())
+}
+
+/// Refuses the options that guidelines have no use for.
+fn check_guidelines(arguments: &Arguments) -> Result<(), String> {
+    let given = [
+        ("--root", arguments.root != 0),
+        ("--non-commutative", arguments.non_commutative),
+        ("--data", arguments.data != Data::Auto),
+        ("--plot", arguments.plot.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(format!("{option} needs one operation, and guidelines have many")),
+        None => Ok(()),
+    }
 }
 
 /// Simulates each size and prints a line for it.
@@ -256,6 +271,25 @@ mod tests {
         assert_eq!(show_rounded(9999), "9999");
         assert_eq!(show_rounded(1 << 20), "1.0M");
         assert_eq!(show_rounded(3 << 29), "1.5G");
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn guidelines_refuse_options_of_one_operation() {
+        let check = |line: &str| {
+            let words = ["simulate", "guidelines"].into_iter().chain(line.split_whitespace());
+            check_guidelines(&<Line as clap::Parser>::parse_from(words).arguments)
+        };
+        assert_eq!(check("--hosts 4 --bytes 8 --radix 3"), Ok(()));
+        for line in ["--root 5", "--non-commutative", "--data on", "--plot a.svg"] {
+            let option = line.split(' ').next().unwrap();
+            assert!(check(line).unwrap_err().starts_with(option), "{line}");
+        }
     }
 
     #[test]
