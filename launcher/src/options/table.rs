@@ -109,7 +109,8 @@ const JOB: &[Spec] = &[
         Id::StallTimeout,
         &["stall-timeout"],
         &["SECONDS"],
-        "report what ranks wait for after this time without progress (default: 60; 0: never)",
+        "report what ranks wait for after this time without progress (default: 60; 0: never, and do \
+         not look for deadlocks)",
     ),
     spec(
         Id::StallAbort,
