@@ -210,9 +210,10 @@ impl Planner {
         self.topologies.position(comm.rank(), comm.size(), self.topologies.of(comm))
     }
 
-    /// Checks a call and plans it. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT,
-    /// MPI_ERR_TRUNCATE, MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and
-    /// MPI_ERR_COMM for what is not defined on intercommunicators.
+    /// Checks a call and plans it. Others may begin before it is over; therefore it takes one round
+    /// of a segment of all ranks at most. Errors: MPI_ERR_ROOT, MPI_ERR_COUNT, MPI_ERR_TRUNCATE,
+    /// MPI_ERR_BUFFER, MPI_ERR_OP, MPI_ERR_ARG, and MPI_ERR_COMM for what is not defined on
+    /// intercommunicators.
     #[inline]
     pub fn plan(&mut self, operation: &Operation, comm: &Comm) -> Result<Plan> {
         self.with_plan_of(operation, comm, SegmentUse::FewRounds, Plan::clone)

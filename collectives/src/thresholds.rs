@@ -21,7 +21,8 @@ pub enum HostSegment {
 pub enum SegmentUse {
     /// The ranks share none.
     Nothing,
-    /// Few rounds. A nonblocking call gets no further than a round while its ranks compute.
+    /// Few rounds; of a segment of all ranks one. A nonblocking call gets no further than a round
+    /// while its ranks compute, and the next round may be another call's.
     FewRounds,
     /// Any number of rounds.
     Anything,

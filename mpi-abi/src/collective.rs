@@ -61,8 +61,9 @@ fn begin(
     let mut started = None;
     describe(p, object, &mut |operation| {
         started = Some(match form {
+            CallForm::Blocking => p.begin(fast_path, object, operation)?,
+            CallForm::Nonblocking(_) => Started::Planned(p.plan(object, operation)?),
             CallForm::Persistent(..) => p.plan_persistent(object, operation)?,
-            _ => p.begin(fast_path, object, operation)?,
         });
         Ok(())
     })?;

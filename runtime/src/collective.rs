@@ -109,7 +109,7 @@ fn host_segment(knobs: &Knobs, job: &Job) -> Option<HostSegment> {
 }
 
 impl Process {
-    /// Checks and plans a collective call.
+    /// Checks and plans a call on `comm` that others may follow before it is over.
     pub fn plan(&self, comm: &Comm, operation: &Operation<'_>) -> Result<Plan> {
         let core = self.core.as_deref().ok_or_else(|| not_running(self.world_model.init_state))?;
         core.planner.borrow_mut().plan(operation, comm)

@@ -169,6 +169,7 @@ impl Cursor {
             SegSync::Next => {
                 segment.leave(round);
                 if self.is_in_last_round() {
+                    debug_assert_eq!(segment.begun(), self.segment_end, "another call has begun");
                     self.segment_end = segment.next_round() + 1;
                 }
                 self.segment_round += 1;
