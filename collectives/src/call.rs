@@ -120,8 +120,12 @@ impl<'a> Call<'a> {
             Operation::Reduce { vector, count, .. } => self.vector(&vector, count, count, is_root),
             Operation::Allreduce { vector, count }
             | Operation::AllreduceOfBoth { vector, count }
-            | Operation::Scan { vector, count }
-            | Operation::Exscan { vector, count } => self.vector(&vector, count, count, true),
+            | Operation::Scan { vector, count } => self.vector(&vector, count, count, true),
+            // Rank 0 has no result.
+            Operation::Exscan { vector, count } => {
+                let has_output = self.key.rank > 0 || vector.send.is_none();
+                self.vector(&vector, count, count, has_output)
+            }
             Operation::ReduceScatterBlock { vector, count } => {
                 let whole = count
                     .checked_mul(self.key.size.into())
@@ -262,9 +266,8 @@ impl<'a> Call<'a> {
         if missing {
             return Err(call_error::no_recv_buffer());
         }
-        if part > 0
-            && vector.send.is_some()
-            && output.is_some()
+        if vector.send.is_some()
+            && self.key.recv.is_some_and(|output| output.bytes() > 0)
             && self.send.address() == self.recv.address()
         {
             return Err(call_error::same_buffers(CollectiveKind::Allreduce, false));

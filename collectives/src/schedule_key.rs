@@ -82,7 +82,10 @@ impl ScheduleKey {
                 CollArgs::Allreduce { input, output, commutative }
             }
             (SCAN, Some(input), Some(output)) => CollArgs::Scan { input, output },
-            (EXSCAN, Some(input), Some(output)) => CollArgs::Exscan { input, output },
+            // Rank 0, which has no output, writes none.
+            (EXSCAN, Some(input), output) => {
+                CollArgs::Exscan { input, output: output.unwrap_or(input) }
+            }
             _ => CollArgs::Barrier,
         }
     }

@@ -276,36 +276,28 @@ struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
+    /// Reads `count` elements to send, and `part` elements that are received out of place. `None`:
+    /// recvbuf is not significant here.
     unsafe fn read(
         p: &'a Process,
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
-        count: u64,
+        (count, part): (u64, Option<u64>),
         datatype: MPI_Datatype,
         op: MPI_Op,
-        receives: bool,
     ) -> Result<Operands<'a>> {
         let (ty, op) = (p.datatype(datatype.0)?, p.op(op.0)?);
         // SAFETY: the caller's promise, passed on.
-        let (send, recv) = unsafe {
-            let recv = if receives { area(recvbuf, count, ty)? } else { None };
-            (area(sendbuf, count, ty)?, recv)
+        let send = unsafe { area(sendbuf, count, ty)? };
+        let Some(part) = part else {
+            return Ok(Operands { ty, handle: datatype.0, op, send, recv: None });
         };
-        if receives && recv.is_none() {
+        // SAFETY: the caller's promise, passed on; in place recvbuf has the operand as well.
+        let recv = unsafe { area(recvbuf, if send.is_some() { part } else { count }, ty)? };
+        if recv.is_none() {
             return Err(Error::new(
                 Class::Buffer,
                 "invalid recvbuf MPI_IN_PLACE: pass it as sendbuf",
-            ));
-        }
-        if send.is_some()
-            && recv.is_some()
-            && sendbuf == recvbuf.cast_const()
-            && count > 0
-            && ty.size() > 0
-        {
-            return Err(Error::new(
-                Class::Buffer,
-                "sendbuf and recvbuf are the same: pass MPI_IN_PLACE as sendbuf",
             ));
         }
         Ok(Operands { ty, handle: datatype.0, op, send, recv })
@@ -624,8 +616,10 @@ pub(crate) unsafe fn reduce(
         // The operand of an intercommunicator's root is not looked at.
         let sendbuf = if role.has_own(object) { sendbuf } else { IN_PLACE as *const c_void };
         // SAFETY: the user's buffers; recvbuf is significant at the root only.
-        let operands =
-            unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, is_root)? };
+        let operands = unsafe {
+            let counts = (count, is_root.then_some(count));
+            Operands::read(p, sendbuf, recvbuf, counts, datatype, op)?
+        };
         in_place_at_root(operands.send.is_none(), is_root)?;
         plan(&Operation::Reduce { root, vector: operands.vector(), count })
     })
@@ -643,7 +637,8 @@ pub(crate) unsafe fn allreduce(
     run(comm, form, |p, _, plan| {
         let count = checked_count(count, "count")?;
         // SAFETY: the user's buffers.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        let operands =
+            unsafe { Operands::read(p, sendbuf, recvbuf, (count, Some(count)), datatype, op)? };
         plan(&Operation::Allreduce { vector: operands.vector(), count })
     })
 }
@@ -661,8 +656,9 @@ pub(crate) unsafe fn reduce_scatter(
         // SAFETY: the user's array, one element for each rank, and buffers.
         let counts = unsafe { counts_of(recvcounts, object.size())? };
         let all = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
-        // SAFETY: the user's buffers of `all` elements.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, all, datatype, op, true)? };
+        let part = Some(counts[object.rank() as usize]);
+        // SAFETY: the user's buffers of so many elements.
+        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, (all, part), datatype, op)? };
         plan(&Operation::ReduceScatter { vector: operands.vector(), counts: &counts })
     })
 }
@@ -680,7 +676,8 @@ pub(crate) unsafe fn reduce_scatter_block(
         let count = checked_count(recvcount, "recvcount")?;
         let all = count.saturating_mul(object.size().into());
         // SAFETY: the user's buffers; the operands are one block for each rank.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, all, datatype, op, true)? };
+        let operands =
+            unsafe { Operands::read(p, sendbuf, recvbuf, (all, Some(count)), datatype, op)? };
         plan(&Operation::ReduceScatterBlock { vector: operands.vector(), count })
     })
 }
@@ -697,7 +694,8 @@ pub(crate) unsafe fn scan(
     run(comm, form, |p, _, plan| {
         let count = checked_count(count, "count")?;
         // SAFETY: the user's buffers.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        let operands =
+            unsafe { Operands::read(p, sendbuf, recvbuf, (count, Some(count)), datatype, op)? };
         plan(&Operation::Scan { vector: operands.vector(), count })
     })
 }
@@ -711,10 +709,15 @@ pub(crate) unsafe fn exscan(
     comm: MPI_Comm,
     form: CallForm,
 ) -> Result<()> {
-    run(comm, form, |p, _, plan| {
+    run(comm, form, |p, object, plan| {
         let count = checked_count(count, "count")?;
+        // Rank 0 has no result; in place its operand is in recvbuf.
+        let receives = object.rank() > 0 || sendbuf as usize == IN_PLACE;
         // SAFETY: the user's buffers.
-        let operands = unsafe { Operands::read(p, sendbuf, recvbuf, count, datatype, op, true)? };
+        let operands = unsafe {
+            let counts = (count, receives.then_some(count));
+            Operands::read(p, sendbuf, recvbuf, counts, datatype, op)?
+        };
         plan(&Operation::Exscan { vector: operands.vector(), count })
     })
 }

@@ -341,6 +341,21 @@ static void all(int blocking, int count)
     alltoallv_and_w(blocking, count);
 }
 
+/* Rank 0 has no result of an exscan, and ranks without elements none of a reduce_scatter: their
+   receive buffers are not looked at. */
+static void without_result(void)
+{
+    int mine = value(me, 0), before = -1, r, *counts = allocate(size * sizeof *counts), *out = values(me, 2 * size);
+    MPI_Exscan(&mine, me ? &before : NULL, 1, MPI_INT, MPI_SUM, comm);
+    SAME(before, me ? sum(0, me, 0) : -1);
+    MPI_Exscan(&mine, me ? &before : &mine, 1, MPI_INT, MPI_SUM, comm);
+    SAME(before, me ? sum(0, me, 0) : -1);
+    for (r = 0; r < size; r++)
+        counts[r] = r == size - 1 ? 2 : 0;
+    MPI_Reduce_scatter(out, counts[me] ? &before : NULL, counts, MPI_INT, MPI_SUM, comm);
+    free(counts), free(out);
+}
+
 int main(int argc, char **argv)
 {
     static const int counts[] = {0, 1, 3, 17, 1000, MOST};
@@ -354,6 +369,7 @@ int main(int argc, char **argv)
     for (blocking = 0; blocking < 2; blocking++)
         for (i = 0; i < sizeof counts / sizeof *counts; i++)
             all(blocking, counts[i]);
+    without_result();
     MPI_Comm_free(&comm);
     return finish();
 }
