@@ -183,12 +183,14 @@ impl Selection {
             ),
             SegmentUse::Anything => algorithm != Algorithm::SegmentGet,
         };
+        // Over several hosts the segment is that of the ranks of one; compositions use it.
+        let is_on_one_host = pos.hosts() == 1;
         // Rules of a configuration give way to it.
         let must_reproduce = self.limits.reproducible && args.reduces();
         let can = |algorithm: Algorithm| {
             algorithm.can(args, pos)
                 && (!must_reproduce || algorithm.is_reproducible())
-                && (!algorithm.uses_segment() || may_use(algorithm))
+                && (!algorithm.uses_segment() || is_on_one_host && may_use(algorithm))
                 && is_short(algorithm)
         };
         let fits = |rule: &&Rule| {
