@@ -6,13 +6,16 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use collectives::{UserCall, UserReturn};
 use fabric::WaitOn;
 use io::pending::Sleep;
+use objects::Datatype;
 use progress::{Guarded, ParkTarget, Progress};
 
 use crate::abort;
 use crate::blocked_on;
 use crate::incidents::Incidents;
+use crate::lock::with;
 use crate::outside_call::{OutsideCall, OutsideReturn};
 use crate::process::Process;
 use crate::stack::Stack;
@@ -69,7 +72,7 @@ impl Guarded for Process {
 
     fn run(call: Box<OutsideCall>) -> OutsideReturn {
         match *call {
-            OutsideCall::User(call) => OutsideReturn::User(call.run()),
+            OutsideCall::User(call) => OutsideReturn::User(call_user(call)),
             OutsideCall::File(task) => OutsideReturn::File(task.resume()),
         }
     }
@@ -229,6 +232,21 @@ impl Process {
         let task = tasks.take_ready(&self.core.as_ref()?.collectives)?;
         Some(Box::new(OutsideCall::File(task)))
     }
+}
+
+/// Calls a user's reduction function. A datatype that the program has freed has a new handle
+/// meanwhile, since communication in progress completes normally (MPI-5.0 §5.1.9).
+fn call_user(call: UserCall) -> UserReturn {
+    let new = with(|p| {
+        let (datatype, handle) = call.datatype();
+        let is_it = |named: &Datatype| named.identity() == datatype.identity();
+        let is_named = p.datatype(handle).is_ok_and(is_it);
+        (!is_named).then(|| p.tables.datatypes.insert(datatype.clone()))
+    });
+    let Some(new) = new else { return call.run() };
+    let done = call.with_handle(new as usize).run();
+    with(|p| _ = p.tables.datatypes.remove(new));
+    done
 }
 
 /// Returns the target that also wakes when `fd` is readable; `None` if there is another descriptor

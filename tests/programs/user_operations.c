@@ -191,6 +191,50 @@ static void complex_arrays(void)
     MPI_Type_free(&type);
 }
 
+/* A function that looks at its datatype, which is freed while a reduction is under way. */
+static void add_extent(void *left, void *right, int *length, MPI_Datatype *type)
+{
+    MPI_Aint low, extent;
+    MPI_Type_get_extent(*type, &low, &extent);
+    for (int i = 0; i < *length; i++) {
+        int *x = (int *)((char *)left + low + i * extent), *y = (int *)((char *)right + low + i * extent);
+        *y += *x;
+    }
+}
+
+static void freed_type(MPI_Op op)
+{
+    int mine[2 * LENGTH], out[2 * LENGTH], i, again;
+    MPI_Datatype type, other;
+    MPI_Request requests[2];
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &type);
+    MPI_Type_commit(&type);
+    for (i = 0; i < 2 * LENGTH; i++)
+        mine[i] = rank + i, out[i] = -1;
+    MPI_Allreduce_init(mine, out, LENGTH, type, op, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+    for (again = 0; again < 2; again++) {
+        MPI_Start(&requests[0]);
+        if (!again)
+            MPI_Type_free(&type);
+        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+        for (i = 0; i < 2 * LENGTH; i++)
+            SAME(out[i], i % 2 ? -1 : ranks * (ranks - 1) / 2 + ranks * i);
+        MPI_Type_contiguous(7, MPI_INT, &other);
+        MPI_Type_free(&other);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &type);
+    MPI_Type_commit(&type);
+    memset(out, -1, sizeof out);
+    MPI_Iallreduce(mine, out, LENGTH, type, op, MPI_COMM_WORLD, &requests[1]);
+    MPI_Type_free(&type);
+    MPI_Type_contiguous(7, MPI_INT, &other);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    MPI_Type_free(&other);
+    for (i = 0; i < 2 * LENGTH; i++)
+        SAME(out[i], i % 2 ? -1 : ranks * (ranks - 1) / 2 + ranks * i);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Op op;
@@ -199,6 +243,9 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "derived")) {
         matrices();
         complex_arrays();
+        MPI_Op_create(add_extent, 1, &op);
+        freed_type(op);
+        MPI_Op_free(&op);
         return finish();
     }
     MPI_Op_create(append, 0, &op);

@@ -29,6 +29,18 @@ pub struct UserCall {
 pub struct UserReturn(pub(super) CollectiveId);
 
 impl UserCall {
+    /// Returns the datatype of the operands, and the handle that the function gets, which was the
+    /// datatype's at the collective call.
+    pub fn datatype(&self) -> (&Datatype, usize) {
+        (&self.datatype, self.handle)
+    }
+
+    /// Gives the function another handle of the datatype.
+    #[must_use]
+    pub fn with_handle(self, handle: usize) -> UserCall {
+        UserCall { handle, ..self }
+    }
+
     /// Calls the user's function, in pieces where the vector is long. No lock may be held.
     pub fn run(self) -> UserReturn {
         let piece = (PIECE_BYTES / self.datatype.size().max(1)).max(1);
