@@ -316,12 +316,13 @@ impl Builder {
         self.strand.messages.push(Message { with, direction, span });
     }
 
-    /// Reserves `low .. high` around an aligned address, which is returned.
+    /// Reserves `low .. high` relative to an aligned address, which is returned; where the type
+    /// begins far behind its address, or before it, the address itself is outside.
     fn reserve_scratch(&mut self, low: i64, high: i64) -> i64 {
-        let up = |n: u64| n.next_multiple_of(Schedule::ALIGN);
-        let disp = self.temp + up(low.min(0).unsigned_abs());
-        self.temp = up(disp + high.max(0) as u64);
-        disp as i64
+        let align = Schedule::ALIGN as i64;
+        let disp = self.temp as i64 - low.div_euclid(align) * align;
+        self.temp = ((disp + high) as u64).next_multiple_of(Schedule::ALIGN);
+        disp
     }
 }
 
@@ -386,11 +387,16 @@ mod tests {
     }
 
     #[test]
-    fn scratch_leaves_space_below_the_address() {
-        let shape = Shape { size: 4, extent: -8, true_lb: -100, true_ub: -96, gapless: false };
-        let mut b = Builder::new();
-        let data = b.like(Extent::new(Space::Send, Ty::of(0), 3, shape), 3);
-        let (low, high) = shape.reach(3);
-        assert!(data.disp + low >= 0 && (data.disp + high) as u64 <= b.finish().temp());
+    fn scratch_is_as_large_as_the_data_wherever_the_address_is() {
+        for (extent, true_lb) in [(-8, -100), (8, 0), (8, 12), (-8, 1 << 47), (8, -1 << 47)] {
+            let shape = Shape { size: 4, extent, true_lb, true_ub: true_lb + 4, gapless: false };
+            let mut b = Builder::new();
+            b.packed(8);
+            let data = b.like(Extent::new(Space::Send, Ty::of(0), 3, shape), 3);
+            let (low, high) = shape.reach(3);
+            let temp = b.finish().temp();
+            assert!(data.disp + low >= 8 && (data.disp + high) as u64 <= temp);
+            assert!(data.disp % Schedule::ALIGN as i64 == 0 && temp <= 256);
+        }
     }
 }

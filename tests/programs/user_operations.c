@@ -235,6 +235,33 @@ static void freed_type(MPI_Op op)
         SAME(out[i], i % 2 ? -1 : ranks * (ranks - 1) / 2 + ranks * i);
 }
 
+/* A datatype of one integer at an absolute address. */
+static MPI_Aint address;
+
+static void add_at_address(void *left, void *right, int *length, MPI_Datatype *type)
+{
+    int *x = (int *)((char *)left + address), *y = (int *)((char *)right + address);
+    (void)type;
+    SAME(*length, 1);
+    *y += *x;
+}
+
+static void absolute_addresses(void)
+{
+    static int value;
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Get_address(&value, &address);
+    MPI_Type_create_hindexed_block(1, 1, &address, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(add_at_address, 1, &op);
+    value = rank;
+    MPI_Allreduce(MPI_IN_PLACE, MPI_BOTTOM, 1, type, op, MPI_COMM_WORLD);
+    SAME(value, ranks * (ranks - 1) / 2);
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Op op;
@@ -246,6 +273,7 @@ int main(int argc, char **argv)
         MPI_Op_create(add_extent, 1, &op);
         freed_type(op);
         MPI_Op_free(&op);
+        absolute_addresses();
         return finish();
     }
     MPI_Op_create(append, 0, &op);
