@@ -80,12 +80,16 @@ impl<'a> Call<'a> {
         send.address() == recv.address() && send.address() != 0
     }
 
-    /// MPI_ERR_BUFFER if the rank sends from the memory that it receives into. Lists of
-    /// displacements may keep the two apart; they are not looked at.
+    /// MPI_ERR_BUFFER if the first element that the rank sends is one that it receives into. Two
+    /// datatypes with gaps, and lists of displacements, may keep the two apart.
     fn check_aliases(&self, operation: &Operation) -> Result<()> {
-        let has_data = |extent: Option<Extent>| extent.is_some_and(|extent| extent.bytes() > 0);
-        let both = has_data(self.key.send) && has_data(self.key.recv);
-        match both && operation.vector().is_none() && Call::is_aliased(self.send, self.recv) {
+        let (Some(send), Some(recv)) = (self.key.send, self.key.recv) else { return Ok(()) };
+        let has_data = send.bytes() > 0 && recv.bytes() > 0;
+        let identity = |ty: &Option<Datatype>| ty.as_ref().map(Datatype::identity);
+        let overlaps = send.shape.gapless && recv.shape.gapless
+            || identity(&self.types.send) == identity(&self.types.recv);
+        let is_aliased = has_data && overlaps && Call::is_aliased(self.send, self.recv);
+        match is_aliased && operation.vector().is_none() {
             true => Err(call_error::same_buffers(operation.kind(), self.key.remote > 0)),
             false => Ok(()),
         }

@@ -356,6 +356,33 @@ static void without_result(void)
     free(counts), free(out);
 }
 
+/* The elements that are sent lie between those that are received. */
+static void interleaved(void)
+{
+    int i, r, *mixed = allocate(2 * size * sizeof *mixed);
+    MPI_Datatype even, odd, types[2];
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &even);
+    MPI_Type_commit(&even);
+    MPI_Type_create_indexed_block(1, 1, (int[]){1}, MPI_INT, &types[0]);
+    MPI_Type_create_resized(types[0], 0, 2 * sizeof(int), &odd);
+    MPI_Type_commit(&odd);
+    for (i = 0; i < 2; i++) {
+        types[0] = i ? odd : even, types[1] = i ? even : odd;
+        for (r = 0; r < size; r++)
+            mixed[2 * r + i] = value(me, r), mixed[2 * r + 1 - i] = -1;
+        MPI_Alltoall(mixed, 1, types[0], mixed, 1, types[1], comm);
+        for (r = 0; r < size; r++) {
+            SAME(mixed[2 * r + i], value(me, r));
+            SAME(mixed[2 * r + 1 - i], value(r, me));
+        }
+        MPI_Allgather(mixed, 1, types[0], mixed, 1, types[1], comm);
+        for (r = 0; r < size; r++)
+            SAME(mixed[2 * r + 1 - i], value(r, 0));
+    }
+    MPI_Type_free(&even), MPI_Type_free(&odd);
+    free(mixed);
+}
+
 int main(int argc, char **argv)
 {
     static const int counts[] = {0, 1, 3, 17, 1000, MOST};
@@ -370,6 +397,7 @@ int main(int argc, char **argv)
         for (i = 0; i < sizeof counts / sizeof *counts; i++)
             all(blocking, counts[i]);
     without_result();
+    interleaved();
     MPI_Comm_free(&comm);
     return finish();
 }

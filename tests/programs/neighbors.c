@@ -189,6 +189,46 @@ static void halo(void)
     MPI_Comm_free(&grid);
 }
 
+/* Borders and a frame around them in one array: types of parts of it that do not overlap. */
+static void halo_of_one_array(void)
+{
+    enum { SIDE = 6 };
+    int field[SIDE][SIDE], sizes[2] = {SIDE, SIDE}, counts[2] = {1, 1}, dims[1] = {0}, next[2], i, j;
+    MPI_Aint zero[2] = {0, 0};
+    MPI_Datatype out[2], in[2], both_out, both_in;
+    MPI_Comm ring;
+    MPI_Dims_create(ranks, 1, dims);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, dims, (int[]){1}, 0, &ring);
+    MPI_Cart_shift(ring, 0, 1, &next[0], &next[1]);
+    for (i = 0; i < 2; i++) {
+        int size[2] = {1, SIDE}, from[2] = {i ? SIDE - 2 : 1, 0}, to[2] = {i ? SIDE - 1 : 0, 0};
+        MPI_Type_create_subarray(2, sizes, size, from, MPI_ORDER_C, MPI_INT, &out[i]);
+        MPI_Type_create_subarray(2, sizes, size, to, MPI_ORDER_C, MPI_INT, &in[i]);
+        MPI_Type_commit(&out[i]), MPI_Type_commit(&in[i]);
+    }
+    /* Both rows, each a block of its own. */
+    MPI_Type_create_resized(out[0], 0, (SIDE - 3) * SIDE * sizeof(int), &both_out);
+    MPI_Type_create_resized(in[0], 0, (SIDE - 1) * SIDE * sizeof(int), &both_in);
+    MPI_Type_commit(&both_out), MPI_Type_commit(&both_in);
+    for (int has_types = 0; has_types < 2; has_types++) {
+        for (i = 0; i < SIDE; i++)
+            for (j = 0; j < SIDE; j++)
+                field[i][j] = i == 0 || i == SIDE - 1 ? -1 : rank * 100 + i * SIDE + j;
+        if (has_types)
+            MPI_Neighbor_alltoallw(field, counts, zero, out, field, counts, zero, in, ring);
+        else
+            MPI_Neighbor_alltoall(field, 1, both_out, field, 1, both_in, ring);
+        for (j = 0; j < SIDE; j++) {
+            SAME(field[0][j], next[0] * 100 + (SIDE - 2) * SIDE + j);
+            SAME(field[SIDE - 1][j], next[1] * 100 + SIDE + j);
+        }
+    }
+    for (i = 0; i < 2; i++)
+        MPI_Type_free(&out[i]), MPI_Type_free(&in[i]);
+    MPI_Type_free(&both_out), MPI_Type_free(&both_in);
+    MPI_Comm_free(&ring);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -200,6 +240,7 @@ int main(int argc, char **argv)
         graphs(degree);
     star();
     halo();
+    halo_of_one_array();
     int value = 0, values[2];
     RAISES(MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather(&value, 1, MPI_INT, values, 1, MPI_INT, MPI_COMM_WORLD));
     return finish();
