@@ -33,6 +33,8 @@ use crate::topology::Topology;
 const MAX_SCHEDULES: usize = 512;
 /// Schedules with more messages and rounds than this are not kept.
 const MAX_KEPT_STEPS: usize = 2048;
+/// From so many tables of locations on, new ones replace those that no communicator has.
+const KEPT_TABLES: usize = 32;
 /// Log2 of the number of rows of recent calls.
 const ROW_BITS: u32 = 6;
 
@@ -64,6 +66,8 @@ struct CacheEntry {
 #[derive(Default)]
 struct Topologies {
     tables: Vec<Topology>,
+    /// How many communicators have each table.
+    users: Vec<u32>,
     /// The location of each rank of MPI_COMM_WORLD; empty where nothing is known.
     world: Vec<RankLocation>,
     /// The table of each communicator that has one, by context id.
@@ -71,13 +75,30 @@ struct Topologies {
 }
 
 impl Topologies {
-    fn set(&mut self, context: u64, table: Topology) {
+    /// Sets the table of a communicator that has none. Returns the name of a table that it takes
+    /// the place of, if there is one.
+    fn set(&mut self, context: u64, table: Topology) -> Option<u32> {
         let known = self.tables.iter().position(|known| *known == table);
-        let index = known.unwrap_or_else(|| {
+        let is_full = self.tables.len() >= KEPT_TABLES;
+        let unused = || self.users.iter().position(|&users| users == 0).filter(|_| is_full);
+        let replaced = if known.is_some() { None } else { unused() };
+        let index = known.or(replaced).unwrap_or(self.tables.len());
+        if index == self.tables.len() {
             self.tables.push(table);
-            self.tables.len() - 1
-        });
+            self.users.push(0);
+        } else if replaced.is_some() {
+            self.tables[index] = table;
+        }
+        self.users[index] += 1;
         self.of_comm.insert(context, index as u32 + 1);
+        replaced.map(|index| index as u32 + 1)
+    }
+
+    /// Forgets the table of a communicator.
+    fn forget(&mut self, context: u64) {
+        if let Some(table) = self.of_comm.remove(&context) {
+            self.users[table as usize - 1] -= 1;
+        }
     }
 
     fn of(&self, comm: &Comm) -> u32 {
@@ -157,7 +178,14 @@ impl Planner {
     pub fn set_locations(&mut self, comm: &Comm, locations: &[RankLocation]) {
         debug_assert_eq!(locations.len(), comm.size() as usize);
         self.forget(comm);
-        self.topologies.set(comm.context(), Topology::new(locations));
+        self.set_topology(comm, Topology::new(locations));
+    }
+
+    /// Sets the table of a communicator that has none.
+    fn set_topology(&mut self, comm: &Comm, table: Topology) {
+        if let Some(replaced) = self.topologies.set(comm.context(), table) {
+            self.schedules.retain(|key, _| key.topology != replaced);
+        }
     }
 
     /// Sets the location of each rank of MPI_COMM_WORLD. Switches and hosts must be the same on all
@@ -202,7 +230,7 @@ impl Planner {
         }
         let of = |peer: Peer| world.get(peer.0 as usize).copied().unwrap_or_default();
         let locations: Vec<RankLocation> = comm.group().iter().map(of).collect();
-        self.topologies.set(comm.context(), Topology::new(&locations));
+        self.set_topology(comm, Topology::new(&locations));
     }
 
     /// This rank's position in a communicator, with what is known of the machine.
@@ -297,7 +325,7 @@ impl Planner {
             entry.as_ref().is_some_and(|entry| entry.key.is_on(comm.context()))
         };
         self.recent.as_flattened_mut().iter_mut().filter(is_on_it).for_each(|entry| *entry = None);
-        self.topologies.of_comm.remove(&comm.context());
+        self.topologies.forget(comm.context());
     }
 
     #[cold]
@@ -412,6 +440,25 @@ mod tests {
         assert_eq!(messages(&mut planner, &comm), 8);
         assert_eq!(messages(&mut planner, &comm.local()), 8, "plans of both are cached together");
         assert_eq!(messages(&mut planner, &comm.duplicate(3)), 4, "hints are not inherited");
+    }
+
+    #[test]
+    fn tables_of_freed_communicators_are_replaced_with_their_schedules() {
+        let mut planner = Planner::new(&Thresholds::default());
+        let kept = Comm::new("", 1, 0, Group::world(200));
+        planner.set_locations(&kept, &[RankLocation::on_host(7); 200]);
+        for ranks in 2..150 {
+            let comm = Comm::new("", u64::from(ranks), 0, Group::world(ranks));
+            // Another number of hosts each time.
+            let hosts: Vec<_> = (0..u64::from(ranks)).map(RankLocation::on_host).collect();
+            planner.set_locations(&comm, &hosts);
+            assert_eq!(planner.position(&comm).hosts(), ranks);
+            planner.plan(&Operation::Barrier, &comm).unwrap();
+            planner.forget(&comm);
+            assert_eq!(planner.position(&kept).hosts(), 1);
+        }
+        assert_eq!(planner.topologies.tables.len(), KEPT_TABLES);
+        assert!(planner.schedules.len() < KEPT_TABLES);
     }
 
     #[test]
