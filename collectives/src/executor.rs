@@ -82,7 +82,7 @@ impl Active {
 
     /// Starts a collective, the `sequence`th on its communicator, and does what can be done at
     /// once. Persistent ones have negative numbers, and all starts of one the same, one after the
-    /// other. MPI_ERR_NO_MEM if there is no scratch memory.
+    /// other. MPI_ERR_NO_MEM if there is no scratch memory: the collective has failed here.
     pub fn start<T: HybridGet>(
         &mut self,
         pt2pt: &mut Engine,
@@ -92,7 +92,10 @@ impl Active {
     ) -> Result<CollectiveId> {
         let scratch = match plan.scratch_bytes() {
             0 => None,
-            bytes => Some(self.pool.take(bytes).ok_or_else(|| no_memory(bytes))?),
+            bytes => match self.pool.take(bytes) {
+                None => return Err(self.refuse(&plan, sequence, bytes)),
+                scratch => scratch,
+            },
         };
         let slot = self.vacancy();
         let entry = &mut self.entries[slot as usize];
@@ -109,6 +112,16 @@ impl Active {
             }
         }
         Ok(id)
+    }
+
+    /// Counts a collective without scratch memory as refused: members may wait for it.
+    #[cold]
+    fn refuse(&mut self, plan: &Plan, sequence: i32, bytes: u64) -> Error {
+        if !plan.is_alone() {
+            self.mark_refused(plan.context(), sequence, plan.rank(), plan.latest());
+        }
+        let text = format!("no memory for the {bytes} bytes of scratch space of a collective");
+        Error::new(Class::NoMem, text)
     }
 
     /// Continues an inline run as a collective like all others.
@@ -385,12 +398,6 @@ impl Active {
         self.vacant.push(slot);
         Some(state)
     }
-}
-
-#[cold]
-fn no_memory(bytes: u64) -> Error {
-    let text = format!("no memory for the {bytes} bytes of scratch space of a collective");
-    Error::new(Class::NoMem, text)
 }
 
 /// Schedules are shared between threads.

@@ -219,6 +219,23 @@ fn fails_in_two_strands(seed: u64) -> usize {
 }
 
 #[test]
+fn a_member_learns_that_another_has_no_scratch_memory() {
+    let (mut world, random, comms) = (quiet(3), &mut Random(7), comms(3));
+    let inputs = inputs(3, 10, random, |_| false);
+    let scan = |world: &mut World, rank: usize, count| {
+        let operation = Operation::Scan { vector: inputs.vector(rank, true), count };
+        world.plan(rank, &operation, &comms[0][rank])
+    };
+    let plan = scan(&mut world, 1, 1 << 52);
+    world.start_without_memory(1, plan, 0);
+    let plan = scan(&mut world, 2, 10);
+    let waiting = world.start(2, plan, 0);
+    let results = world.finish(&[(2, waiting)], random);
+    let fault = results[0].as_ref().expect_err("rank 1 takes no part");
+    assert!(matches!(**fault, Fault::GaveUp { .. }), "{fault}");
+}
+
+#[test]
 fn a_detached_collective_ends_by_itself() {
     let (mut world, random, comms) = (quiet(3), &mut Random(7), comms(3));
     let ids: Vec<_> = (0..3)

@@ -254,6 +254,17 @@ impl World {
         process.active.start(&mut process.pt2pt, &mut process.transport, plan, sequence).unwrap()
     }
 
+    /// Starts a collective for whose scratch memory there is no space.
+    #[allow(dead_code, reason = "not all tests are out of memory")]
+    pub(crate) fn start_without_memory(&mut self, rank: usize, plan: Plan, sequence: i32) {
+        let process = &mut self.ranks[rank];
+        let latest = plan.latest().clone();
+        process.started.insert(plan.context(), (plan.rank(), sequence + 1, latest));
+        let (pt2pt, transport) = (&mut process.pt2pt, &mut process.transport);
+        let error = process.active.start(pt2pt, transport, plan, sequence).unwrap_err();
+        assert_eq!(error.class(), objects::Class::NoMem);
+    }
+
     /// Refuses a rank's collective for its arguments.
     #[allow(dead_code, reason = "not all tests have wrong arguments")]
     pub(crate) fn refuse(&mut self, rank: usize, comm: &Comm, sequence: i32) {
