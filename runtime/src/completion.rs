@@ -239,7 +239,11 @@ impl Process {
         match request.state {
             State::Message(id) => self.core()?.stack.pt2pt().detach(id),
             State::Rma(id) => self.core()?.stack.rma().0.detach(id),
-            State::Collective(id) => self.core()?.collectives.detach(id),
+            State::Collective(id) => {
+                self.core()?.collectives.detach(id);
+                // The agreement of MPI_Comm_idup still writes to its words.
+                std::mem::forget(request.then);
+            }
             State::Exchange(exchange) => {
                 let pt2pt = self.core()?.stack.pt2pt();
                 exchange.receive.into_iter().chain(exchange.send).for_each(|id| pt2pt.detach(id));
