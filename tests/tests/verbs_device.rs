@@ -21,16 +21,16 @@ mod locked_memory;
 mod many_peers;
 #[path = "verbs/moved.rs"]
 mod moved;
+#[path = "verbs/own_atomics.rs"]
+mod own_atomics;
 #[path = "verbs/path_mtu.rs"]
 mod path_mtu;
+#[path = "verbs/pinned.rs"]
+mod pinned;
 #[path = "verbs/refused.rs"]
 mod refused;
 #[path = "verbs/secondary.rs"]
 mod secondary;
-#[path = "verbs/own_atomics.rs"]
-mod own_atomics;
-#[path = "verbs/pinned.rs"]
-mod pinned;
 #[path = "verbs/seeds.rs"]
 mod seeds;
 #[path = "verbs/shares.rs"]
