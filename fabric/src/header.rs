@@ -200,7 +200,8 @@ impl Header {
     /// Flag: a ready send, which must find its receive posted.
     pub const READY: u8 = 1;
     /// Flag of a [`Kind::Rts`]: its sender has spent credit, as for an eager message. The receiver
-    /// may keep the data until there is a receive. Flag of a [`Kind::Done`]: it does.
+    /// may keep the data until there is a receive. Flag of a [`Kind::Done`]: it does. Flag of a
+    /// [`Kind::Cts`] and of a [`Kind::Data`]: it will.
     pub const CREDITED: u8 = 2;
     /// Flag of a [`Kind::Cts`] and of a [`Kind::Data`]: both processes copy a half of the message.
     pub const COOPERATIVE: u8 = 4;

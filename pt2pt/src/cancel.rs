@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::key::Key;
 use crate::message::{Head, Mode, PartOf};
 use crate::requests::State;
+use crate::unexpected::Content;
 
 impl Engine {
     /// Requests that an operation be cancelled. It completes either way, soon;
@@ -92,6 +93,9 @@ impl Engine {
         let Some((_, arrived)) = found.and_then(|entry| self.unexpected.remove(entry)) else {
             return false;
         };
+        if let Content::Requested = arrived.content {
+            self.forget_requested(from, sequence);
+        }
         self.owe_if(arrived.is_credited, from, arrived.bytes);
         true
     }
@@ -125,7 +129,11 @@ impl Engine {
                 self.requests.complete(id, true);
                 self.release(from, region);
             }
-            // It was matched: Done or Cts is here already, or on its way.
+            // It was matched: Done or Cts is here already, or on its way. Or the receiver has
+            // requested the data, which is about to leave.
+            State::Announced { recalled: true } => {
+                request.state = State::Announced { recalled: false };
+            }
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use crate::message::{Completion, MessageWait, Notice, Unfinished};
 use crate::peers::{Peers, Placement};
 use crate::requests::{Request, Requests, State};
 use crate::spare_regions::SpareRegions;
-use crate::unexpected::Arrived;
+use crate::unexpected::{Arrived, Requested};
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,8 @@ pub struct Engine {
     pub(crate) transfers: VecDeque<RequestId>,
     /// Announced messages without a receive whose data may be fetched: sender and number.
     pub(crate) unexpected_gets: Vec<(Peer, u64)>,
+    /// Announced messages whose data was requested before they were matched.
+    pub(crate) requested: Vec<Requested>,
     /// Halves of messages to write.
     pub(crate) placements: Vec<Placement>,
     /// Messages that were pushed to the end: sender and its memory.
@@ -81,6 +83,7 @@ impl Engine {
             ready_peers: VecDeque::new(),
             transfers: VecDeque::new(),
             unexpected_gets: Vec::new(),
+            requested: Vec::new(),
             placements: Vec::new(),
             ended_hybrids: Vec::new(),
             releases: Vec::new(),

@@ -15,6 +15,7 @@
 mod cancel;
 mod cooperation;
 mod credit;
+mod credited;
 mod eager;
 mod engine;
 mod fault;

@@ -13,6 +13,8 @@ pub(crate) enum Frame {
     Envelope(RequestId),
     /// The Cts of a receive.
     ClearToSend(RequestId),
+    /// The data of a send that the peer has requested without a receive, and its number there.
+    Requested(RequestId, u64),
     /// A control frame: a header alone.
     Control(Header),
 }

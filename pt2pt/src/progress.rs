@@ -84,6 +84,7 @@ impl Engine {
                 }
             }
             Frame::ClearToSend(id) => self.post_cts(endpoint, id),
+            Frame::Requested(id, sequence) => self.post_requested(endpoint, id, sequence),
             Frame::Control(header) => {
                 let peer = self.peers.at(slot).peer;
                 endpoint.post(peer, &header, 0, |_| {})

@@ -78,7 +78,7 @@ impl Engine {
         let (data, waits) = match &arrived.content {
             Content::Eager(data) => (data, None),
             Content::EagerSync(send, data) => (data, Some(*send)),
-            Content::Rts(_) | Content::SelfSend(_) => return None,
+            Content::Rts(_) | Content::Requested | Content::SelfSend(_) => return None,
         };
         let (from, head) =
             (arrived.from, Head { key: *key, bytes: arrived.bytes, part_of: arrived.part_of });
@@ -131,6 +131,9 @@ impl Engine {
                 self.send_done(arrived.from, send);
             }
             Content::Rts(rts) => self.fetch(id, arrived.from, head, rts),
+            Content::Requested => {
+                self.receive_requested(id, (arrived.from, arrived.sequence), head)
+            }
             Content::SelfSend(send) => self.copy_from_self(id, head, send),
         }
         self.owe_if(arrived.is_credited, arrived.from, head.bytes);

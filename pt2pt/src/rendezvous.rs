@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::message::Head;
 use crate::peers::Frame;
 use crate::requests::State;
-use crate::unexpected::{Content, Data};
+use crate::unexpected::Content;
 
 /// Most Data frames for one peer before the next peer is served.
 const MAX_PUSHED_PIECES: usize = 8;
@@ -58,29 +58,6 @@ impl Engine {
                     self.has_pending = true;
                 }
             }
-        }
-    }
-
-    /// Gets the data of announced messages that no receive waits for, as far as their senders have
-    /// spent credit for that: they wait for us alone, not for a receive.
-    fn get_unexpected<T: HybridGet>(&mut self, endpoint: &mut T) {
-        while let Some((from, sequence)) = self.unexpected_gets.pop() {
-            let found = self.unexpected_from(from, sequence);
-            let Some(arrived) = found.and_then(|entry| self.unexpected.get_mut(entry)) else {
-                continue;
-            };
-            let Content::Rts(Rts { send, region: Some(region) }) = arrived.content else {
-                continue;
-            };
-            if arrived.bytes > endpoint.caps(from).eager as u64 {
-                continue;
-            }
-            let Some(data) = endpoint.get_unexpected(from, &region, arrived.bytes as usize) else {
-                continue;
-            };
-            arrived.content = Content::Eager(Data::Long(data));
-            let flags = Header::CREDITED;
-            self.reply(from, Header { flags, context: send, ..Header::new(Kind::Done) });
         }
     }
 
@@ -130,6 +107,9 @@ impl Engine {
         let State::Announced { .. } = request.state else { return };
         let (target, wanted) = (header.length, bytes_in(header));
         let end = wanted.min(request.bytes);
+        if header.flags & Header::CREDITED != 0 {
+            return self.data_requested(id, header.length);
+        }
         self.poll_wanted = true;
         if header.flags & Header::COOPERATIVE != 0 {
             return self.half_requested(id, (target, end), body);
@@ -167,6 +147,9 @@ impl Engine {
     ) {
         if header.flags & Header::COOPERATIVE != 0 {
             return self.placed_arrived(from, header);
+        }
+        if header.flags & Header::CREDITED != 0 {
+            return self.requested_arrived(from, header, data);
         }
         let id = RequestId::from_bits(header.context);
         let Some(request) = self.requests.find_mut(id).filter(|request| request.peer == from)
@@ -228,18 +211,6 @@ impl Engine {
         if expects_done {
             self.conclude(id);
         }
-    }
-
-    /// The receiver has kept the data of an announced message: it is like an eager one that has
-    /// left. `recalled`: the answer to its cancellation decides.
-    fn data_kept(&mut self, id: RequestId, recalled: bool) {
-        if !recalled {
-            return self.sent_early(id);
-        }
-        let request = self.requests.held(id);
-        request.state = State::Recalling;
-        let (peer, region) = (request.peer, request.region.take());
-        self.release(peer, region);
     }
 
     /// Completes the request of a one-sided transfer that has ended.

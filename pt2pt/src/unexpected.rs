@@ -28,8 +28,31 @@ pub(crate) enum Content {
     EagerSync(u64, Data),
     /// With the sender.
     Rts(Rts),
+    /// On its way, or here with `Engine::requested`.
+    Requested,
     /// In the buffer of our own send.
     SelfSend(RequestId),
+}
+
+/// A message whose data was requested before a receive matched it.
+#[derive(Debug)]
+pub(crate) struct Requested {
+    pub(crate) from: Peer,
+    /// Its number among the envelopes of its sender to us.
+    pub(crate) sequence: u64,
+    pub(crate) bytes: u64,
+    pub(crate) progress: Progress,
+}
+
+/// What has come first of a requested message.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Nothing.
+    None,
+    /// The data.
+    Data(Box<[u8]>),
+    /// The receive that matches.
+    Receive(RequestId),
 }
 
 /// Data kept for a receive to come; short data without an allocation.

@@ -38,6 +38,9 @@ const ROUGH_WRITES: Options =
 const ROUGH_GETS: Options =
     Options { caps: Caps { eager: 400, get_min: 100, ..ROUGH.caps }, ..ROUGH };
 
+/// The same cases where no memory can be read.
+const ROUGH_REFUSALS: Options = Options { one_sided: Manner::Refused, ..ROUGH_GETS };
+
 fn suite(options: Options) {
     run(seed(), |ranks, seed| fabric(ranks, seed, options));
 }
@@ -60,6 +63,11 @@ fn rough_fabric_with_writes() {
 #[test]
 fn rough_fabric_with_short_reads() {
     suite(ROUGH_GETS);
+}
+
+#[test]
+fn rough_fabric_with_short_reads_that_are_refused() {
+    suite(ROUGH_REFUSALS);
 }
 
 #[test]

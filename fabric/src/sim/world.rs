@@ -401,7 +401,7 @@ impl World {
         key: u32,
         bytes: usize,
     ) -> Option<Box<[u8]>> {
-        if self.options.one_sided == Manner::Refused || self.is_dead(owner) {
+        if self.options.one_sided == Manner::Refused || self.is_dead(owner) || self.refuses() {
             return None;
         }
         let mut data = vec![0; bytes].into_boxed_slice();

@@ -51,6 +51,7 @@ pub fn cases<T: HybridGet>() -> Vec<Case<T>> {
             ranks: &[1, 2],
             run: single::synchronous,
         },
+        Case { name: "an eager send waits for no receive", ranks: PAIR, run: single::eager },
         Case { name: "a late receive for a ready send", ranks: &[1, 2], run: single::ready },
         Case { name: "collectives that do not match", ranks: &[1, 2], run: single::mismatched },
         Case { name: "freed while active", ranks: &[1, 2], run: single::detached },

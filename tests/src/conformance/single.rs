@@ -143,6 +143,24 @@ pub(super) fn synchronous<T: HybridGet>(job: &mut Job<T>) {
     }
 }
 
+pub(super) fn eager<T: HybridGet>(job: &mut Job<T>) {
+    let longest = job.caps().eager.min(1 << 18);
+    for len in job.sizes().into_iter().filter(|&len| len <= longest) {
+        for (mode, shape) in [(Mode::Standard, Shape::Run), (Mode::Ready, Shape::Strided)] {
+            let sends = [1, 2].map(|id| {
+                let send = job.send(mode, shape, 0, 1, 6, id, len);
+                job.sent(&send);
+                id
+            });
+            for id in sends {
+                let receive = job.receive(1, pattern(0, 6), shape, len);
+                job.expect(&receive, 0, 6, id, len);
+            }
+        }
+        job.rank(1).pt2pt.late_ready();
+    }
+}
+
 pub(super) fn ready<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     for len in job.sizes() {
