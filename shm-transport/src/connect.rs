@@ -204,8 +204,8 @@ impl ShmTransport {
                 let Some(peer) = self.peers.world(local) else { continue };
                 match self.segment.ring(local, me) {
                     Ok(memory) => {
-                        let event_count = &self.segment.control(local).event_count;
-                        self.inbound.add(peer, local, event_count, Consumer::new(memory, peer.0));
+                        let control = self.segment.control(local);
+                        self.inbound.add(peer, local, control, Consumer::new(memory, peer.0));
                     }
                     Err(error) => failed.push(PeerFailed { peer, why: error.to_string() }),
                 }
@@ -236,6 +236,9 @@ impl ShmTransport {
         self.access[local as usize] = Access::Refused;
         if let Some(Some(outbound)) = self.outbound.get_mut(peer.0 as usize) {
             outbound.caps.get_min = u64::MAX;
+        }
+        if let Some(inbound) = self.inbound.ring_from_mut(local) {
+            inbound.end_gets();
         }
     }
 }

@@ -10,6 +10,9 @@ pub(crate) struct CopyCost(pub(crate) u32);
 const STARTUP_NS: u64 = 200;
 
 impl CopyCost {
+    /// The cost of what must not be done.
+    pub(crate) const MOST: CopyCost = CopyCost(u32::MAX);
+
     /// Returns the cost of a copy of `bytes` that began then and ends now. The time before the
     /// first byte crosses is not counted.
     pub(crate) fn since(begun: Instant, bytes: usize) -> CopyCost {

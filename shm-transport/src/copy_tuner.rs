@@ -98,7 +98,7 @@ pub(crate) fn cost_of_two(time: ReadTime, before: usize, bytes: usize) -> CopyCo
 /// exchange each rank also announces a message of its own.
 pub(crate) fn cost_of_announced(reading: Duration, bytes: u64, is_exchange: bool) -> CopyCost {
     if is_exchange && bytes < EXCHANGE_MIN {
-        return CopyCost(u32::MAX);
+        return CopyCost::MOST;
     }
     let announcements = if is_exchange { 2 } else { 1 };
     let nanoseconds = reading.as_nanos() as u64 + announcements * ANNOUNCEMENT_NS;

@@ -10,10 +10,12 @@ use std::time::Instant;
 use fabric::{Peer, UserBuf, valgrind};
 
 use crate::bounce::RemotePool;
+use crate::control::{Control, Probe};
 use crate::copy_cost::{CopyCost, RecentCosts};
 use crate::copy_tuner::{Copies, CopyTuner, Large, Timing};
 use crate::event_count::EventCount;
 use crate::ring::{Consumer, TransferLock};
+use crate::single_copy::Access;
 
 /// Rings that are always active.
 const ALWAYS_POLLED: usize = 8;
@@ -54,7 +56,11 @@ pub(crate) struct Inbound {
     pub pool: Option<RemotePool>,
     /// `ShmTransport::large_posts`, less those for which no body has come from the peer.
     pub large_posts: u32,
-    /// How large bodies are copied, once there was one.
+    /// The peer's.
+    probe: &'static Probe,
+    /// Whether the peer's memory can be read, once there was a large body.
+    is_readable: Option<bool>,
+    /// How large bodies are copied, once there was one and the peer's memory can be read.
     pub tuner: Option<Box<CopyTuner>>,
     /// Announced messages whose time is taken.
     pub timings: Vec<Timing>,
@@ -126,6 +132,10 @@ impl Inbound {
 
     /// Records the cost of a body; tells the peer which classes should be announced now.
     pub(crate) fn record_copies(&mut self, class: usize, copies: Copies, cost: CopyCost) {
+        let probe = self.probe;
+        if !*self.is_readable.get_or_insert_with(|| Access::probe(probe).is_open()) {
+            return;
+        }
         let tuner = self.tuner.get_or_insert_default();
         let before = tuner.wanted();
         tuner.record(class, copies, cost);
@@ -134,6 +144,12 @@ impl Inbound {
             self.consumer.want_classes(wanted);
         }
     }
+
+    /// The peer's memory can no longer be read: the peer announces only what it would anyway.
+    pub(crate) fn end_gets(&mut self) {
+        (self.is_readable, self.tuner) = (Some(false), None);
+        self.consumer.want_classes(0);
+    }
 }
 
 impl InboundRings {
@@ -141,7 +157,7 @@ impl InboundRings {
         &mut self,
         peer: Peer,
         local: u32,
-        event_count: &'static EventCount,
+        control: &'static Control,
         consumer: Consumer,
     ) {
         let last_frame = self.polls;
@@ -150,10 +166,12 @@ impl InboundRings {
             peer,
             last_frame,
             burst: 1,
-            event_count,
+            event_count: &control.event_count,
             local,
             pool: None,
             large_posts: 0,
+            probe: &control.probe,
+            is_readable: None,
             tuner: None,
             timings: Vec::new(),
             large: Large::default(),

@@ -8,6 +8,7 @@ use fabric::{
 };
 
 use crate::connect::ShmTransport;
+use crate::copy_cost::CopyCost;
 use crate::copy_tuner::{self, Copies};
 use crate::inbound::Inbound;
 use crate::rma::{describe_offer, get_boxed, is_message};
@@ -179,15 +180,16 @@ impl ShmTransport {
     ) -> Transfer {
         let (begun, is_exchange) = (Instant::now(), self.announced > 0);
         let transfer = self.access_region((peer, local), region, 0, OneSided::Get(into));
-        if transfer == Transfer::Done
-            && let Some(class) = self.class_of(into.len() as u64)
-            && let Some(inbound) = self.inbound.ring_from_mut(local)
-        {
-            let cost =
-                copy_tuner::cost_of_announced(begun.elapsed(), into.len() as u64, is_exchange);
-            inbound.count_large(into.len());
-            inbound.record_copies(class, Copies::One, cost);
-        }
+        let Some(class) = self.class_of(into.len() as u64) else { return transfer };
+        let Some(inbound) = self.inbound.ring_from_mut(local) else { return transfer };
+        let cost = match transfer {
+            Transfer::Done => {
+                inbound.count_large(into.len());
+                copy_tuner::cost_of_announced(begun.elapsed(), into.len() as u64, is_exchange)
+            }
+            _ => CopyCost::MOST,
+        };
+        inbound.record_copies(class, Copies::One, cost);
         transfer
     }
 

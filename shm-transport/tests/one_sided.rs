@@ -201,6 +201,42 @@ fn a_probe_that_reads_another_number_forbids_single_copies() {
 }
 
 #[test]
+fn bodies_are_not_announced_to_a_receiver_that_cannot_read_them() {
+    const LEN: usize = 70_000;
+    static IN_MPI: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
+    let transports = || {
+        let file = Segment::file().unwrap();
+        let ranks = [0, 1].map(|me| {
+            let segment = Segment::attach(file.as_fd(), 0, me, 2, 16 * RING, POOL).unwrap();
+            ShmTransport::new(segment, SETTINGS, [0, 1].map(peer).into(), IN_MPI.iter().collect())
+        });
+        (std::fs::File::from(file), ranks)
+    };
+    let send = |owner: &mut ShmTransport, reader: &mut ShmTransport| {
+        assert_eq!(post(owner, peer(0), 0, LEN), Post::Sent);
+        while !reader.poll(&mut Inbox::default()) {}
+    };
+    let is_announced = |owner: &ShmTransport| owner.prefers_get(peer(0), LEN as u64);
+
+    let (file, [mut reader, mut owner]) = transports();
+    file.write_all_at(&[0x5A; 8], NUMBER).unwrap();
+    for _ in 0..40 {
+        send(&mut owner, &mut reader);
+        assert!(!is_announced(&owner), "the probe has failed");
+    }
+
+    let (_file, [mut reader, mut owner]) = transports();
+    (0..4).for_each(|_| send(&mut owner, &mut reader));
+    assert!(is_announced(&owner), "a trial has begun");
+    let nowhere = Region { addr: 16, keys: [0; 4] };
+    for _ in 0..4 {
+        assert!(reader.get_unexpected(peer(1), &nowhere, LEN).is_none());
+        send(&mut owner, &mut reader);
+    }
+    assert!(!is_announced(&owner), "the trial has failed");
+}
+
+#[test]
 fn missing_memory_is_refused_once() {
     let secret = body(1, 5000);
     let (_file, mut reader, _owner) = pair();

@@ -162,6 +162,11 @@ impl Access {
             .unwrap_or(Access::Refused)
     }
 
+    /// Returns whether the peer's memory can be read.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Access::Attached(_) | Access::Readv(_))
+    }
+
     /// Fills `into` from the peer's address `from`.
     pub(crate) fn read(&mut self, from: u64, into: UserBuf) -> Outcome {
         match self {
