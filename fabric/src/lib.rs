@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)] // allowed in `copy`, `user_buf` and `valgrind`
 
+mod allocation;
 pub mod body;
 pub mod coll_segment;
 pub mod copy;
@@ -22,6 +23,7 @@ pub mod transport;
 pub mod user_buf;
 pub mod valgrind;
 
+pub use allocation::allocate;
 pub use body::{Body, Cut};
 pub use coll_segment::CollSegment;
 pub use endpoint::Endpoint;

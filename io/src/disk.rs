@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabric::UserBuf;
+use fabric::{UserBuf, allocate};
 use objects::{Class, Error, Result};
 
 use crate::access::Direction;
@@ -26,8 +26,6 @@ use crate::staging::Staging;
 const MAX_CALL_BYTES: usize = 1 << 30;
 /// Bytes of aligned memory for direct accesses of memory that is not.
 const DIRECT_STAGING_BYTES: usize = 1 << 20;
-/// Least bytes of a piece that is preallocated.
-const MIN_ALLOCATION: i64 = 4096;
 
 /// An open file.
 #[derive(Debug)]
@@ -89,25 +87,6 @@ pub(crate) fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
             }
         }
     }
-}
-
-/// Allocates `size` bytes by `call`, which gets an offset and a length and returns the number of an
-/// error or 0. A signal interrupts the call, and a file system in memory then gives all of it back:
-/// pieces shrink until one ends between two signals of a timer.
-fn allocate(size: i64, mut call: impl FnMut(i64, i64) -> i32) -> io::Result<()> {
-    let (mut start, mut piece) = (0, size);
-    while start < size {
-        let len = piece.min(size - start);
-        match call(start, len) {
-            0 => {
-                start += len;
-                piece = len.saturating_mul(2);
-            }
-            libc::EINTR => piece = (len / 2).max(MIN_ALLOCATION),
-            code => return Err(io::Error::from_raw_os_error(code)),
-        }
-    }
-    Ok(())
 }
 
 /// Returns the number of the file system of a path, if the system tells.
@@ -419,8 +398,13 @@ impl Disk {
     /// Reserves space for the first `size` bytes; the file grows if it is shorter.
     pub(crate) fn preallocate(&self, size: i64) -> Result<()> {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: takes no pointers.
-        let done = allocate(size, |start, len| unsafe { libc::posix_fallocate(fd, start, len) });
+        let done = allocate(u64::try_from(size).unwrap_or(0), |start, len| {
+            // SAFETY: takes no pointers.
+            match unsafe { libc::posix_fallocate(fd, start as i64, len as i64) } {
+                0 => Ok(()),
+                code => Err(io::Error::from_raw_os_error(code)),
+            }
+        });
         self.fail(&format!("preallocate {size} bytes of"), done)
     }
 
@@ -469,28 +453,4 @@ impl Drop for RangeLock<'_> {
 #[cold]
 pub(crate) fn too_far() -> Error {
     Error::new(Class::Arg, "invalid file offset: the access ends beyond 2^63 bytes")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_allocation_that_signals_interrupt_goes_on() {
-        // The third call of each four ends early, as all calls of more than 1 MiB.
-        let size = (16 << 20) + 5;
-        let (mut calls, mut end) = (0, 0);
-        let done = allocate(size, |start, len| {
-            calls += 1;
-            assert!(start == end && len > 0 && start + len <= size);
-            if calls % 4 == 3 || len > 1 << 20 {
-                return libc::EINTR;
-            }
-            end += len;
-            0
-        });
-        assert!(done.is_ok() && end == size && calls < 100, "{done:?}, {end} in {calls} calls");
-        let full = allocate(size, |_, _| libc::ENOSPC).unwrap_err();
-        assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
-    }
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, fstat, ftruncate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
@@ -32,15 +32,15 @@ pub(crate) fn allocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno>
         Some(limit) if limit < at + bytes => return Err(Errno::FBIG),
         _ => {}
     }
-    loop {
-        match fallocate(file, FallocateFlags::empty(), at, bytes) {
-            Err(Errno::INTR) => {}
-            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                FALLOCATE_REFUSED.store(true, Ordering::Relaxed);
-                return populate(file, at, bytes);
-            }
-            outcome => return outcome,
+    let allocated = fabric::allocate(bytes, |start, len| {
+        Ok(fallocate(file, FallocateFlags::empty(), at + start, len)?)
+    });
+    match allocated.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            FALLOCATE_REFUSED.store(true, Ordering::Relaxed);
+            populate(file, at, bytes)
         }
+        outcome => outcome,
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn allocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno>
 /// and touches each page. A kernel before 5.14 cannot report a lack of memory here.
 fn populate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
     // Another rank may grow the file at the same time, and must not see it shrink.
-    fcntl_lock(file, FlockOperation::LockExclusive)?;
+    retry_on_intr(|| fcntl_lock(file, FlockOperation::LockExclusive))?;
     let grown = fstat(file).and_then(|stat| {
         let is_short = (stat.st_size as u64) < at + bytes;
         if is_short { ftruncate(file, at + bytes) } else { Ok(()) }
