@@ -1,6 +1,8 @@
 //! The engine as a client of the endpoint: takes frames in, posts what is queued.
 
-use fabric::{Body, Header, HybridGet, Kind, Peer, PeerFailed, Post, Protocol, Sink, Token};
+use fabric::{
+    Body, Header, HybridGet, Kind, Peer, PeerFailed, Post, Protocol, RequestId, Sink, Token,
+};
 
 use crate::engine::Engine;
 use crate::message::Head;
@@ -94,6 +96,16 @@ impl Engine {
 }
 
 impl Engine {
+    /// Returns whether a receive gets the rest of its data as soon as the sender is outside MPI. No
+    /// rank is woken for that.
+    fn awaits_absence(&self) -> bool {
+        let is_hybrid = |id: &RequestId| {
+            let request = self.requests.find(*id);
+            request.is_some_and(|request| matches!(request.state, State::Hybrid { .. }))
+        };
+        self.transfers.iter().any(is_hybrid)
+    }
+
     /// Handles a frame of a less frequent kind.
     #[inline(never)]
     fn other_frame(&mut self, from: Peer, header: &Header, body: &[u8]) {
@@ -121,7 +133,9 @@ impl Protocol for Engine {
 
     fn can_work(&mut self) -> bool {
         let peers = &mut self.peers;
-        self.has_pending || self.ready_peers.iter().any(|&slot| !peers.at(slot).blocked)
+        self.has_pending
+            || self.ready_peers.iter().any(|&slot| !peers.at(slot).blocked)
+            || self.awaits_absence()
     }
 
     #[inline]

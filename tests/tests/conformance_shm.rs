@@ -4,10 +4,15 @@
 //! `VERBENA_TEST_SEED` runs it with another seed.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use fabric::Peer;
+use pt2pt::Mode;
 use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
-use tests::conformance::{Job, Weather, garbage, one_sided_bytes, one_sided_in, run, storm};
+use tests::bytes::Shape;
+use tests::conformance::{
+    Job, Weather, garbage, one_sided_bytes, one_sided_in, pattern, run, storm,
+};
 
 fn seed() -> u64 {
     std::env::var("VERBENA_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_928)
@@ -17,12 +22,22 @@ const DEFAULT: Settings =
     Settings { eager_max: 8192, get_min: 32768, single_copy: SingleCopy::Auto, rare_sleeps: false };
 
 fn transports(ranks: u32, ring_bytes: u64, settings: Settings) -> Vec<ShmTransport> {
+    transports_of(ranks, ring_bytes, settings, &[])
+}
+
+/// As `transports`; the words `in_mpi` are not 0 while their ranks are in the library.
+fn transports_of(
+    ranks: u32,
+    ring_bytes: u64,
+    settings: Settings,
+    in_mpi: &'static [AtomicU32],
+) -> Vec<ShmTransport> {
     let file = Segment::file().expect("a memory file");
     let peers: Vec<Peer> = (0..ranks).map(Peer).collect();
     let join = |me| {
         let segment = Segment::attach(file.as_fd(), 0, me, ranks, ring_bytes, 1 << 20)
             .expect("the segment is mapped");
-        ShmTransport::new(segment, settings, peers.clone(), Vec::new())
+        ShmTransport::new(segment, settings, peers.clone(), in_mpi.iter().collect())
     };
     (0..ranks).map(join).collect()
 }
@@ -42,6 +57,24 @@ fn without_single_copy() {
 fn smallest_rings() {
     let settings = Settings { eager_max: 300, get_min: 3000, rare_sleeps: true, ..DEFAULT };
     run(seed(), |ranks, _| transports(ranks, 1 << 12, settings));
+}
+
+#[test]
+fn a_receiver_that_waits_for_its_sender_to_leave_does_not_sleep() {
+    static IN_MPI: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
+    const LEN: usize = 1 << 20;
+    let transports = transports_of(2, 1 << 16, DEFAULT, &IN_MPI);
+    let mut job = Job::new("a sender that leaves", seed(), transports);
+    let send = job.send(Mode::Standard, Shape::Run, 0, 1, 1, 7, LEN);
+    let receive = job.receive(1, pattern(0, 1), Shape::Run, LEN);
+    while job.rank(1).progress() {}
+    assert!(job.rank(1).arm().is_none(), "the sender wakes nobody when it leaves");
+    IN_MPI[0].store(0, Ordering::Relaxed);
+    while job.rank(1).progress() {}
+    assert!(job.rank(1).arm().is_some(), "the message is read");
+    job.expect(&receive, 0, 1, 7, LEN);
+    job.sent(&send);
+    job.end();
 }
 
 #[test]
