@@ -21,6 +21,16 @@ impl Engine {
         self.settle(endpoint);
     }
 
+    /// Returns whether a peer has yet to answer the cancellation of a detached send. Cost: all
+    /// requests.
+    pub fn is_recalling(&self) -> bool {
+        self.requests.active().any(|(_, request)| {
+            let is_recalled =
+                matches!(request.state, State::Recalling | State::Announced { recalled: true });
+            is_recalled && request.detached
+        })
+    }
+
     /// Recalls a message that [`Engine::send_now`] sent. `sequence` is what that gave, or its lower
     /// `bits` bits.
     pub fn recall_sent(

@@ -159,12 +159,16 @@ impl Protocol for Engine {
         let owes_data = self.requests.active().any(|(_, request)| match request.state {
             State::Pulling { .. } | State::Filling { .. } | State::Hybrid { .. } => true,
             State::Pushing { .. } | State::Writing { .. } | State::Cooperating { .. } => true,
+            // Its data has left, and nobody wants its outcome.
+            State::Recalling => false,
             _ => request.is_send() && request.detached,
         });
-        // A queued credit or notice does not hold the end up: the peer does not need it, and may
-        // have ended.
+        // A queued frame of these kinds does not hold the end up: the peer does not need it, and
+        // may have ended.
         let is_optional = |frame: &Frame| match frame {
-            Frame::Control(header) => matches!(header.kind, Kind::Credit | Kind::Notice),
+            Frame::Control(header) => {
+                matches!(header.kind, Kind::Credit | Kind::Notice | Kind::Cancel)
+            }
             _ => false,
         };
         !owes_data && self.peers.iter().all(|peer| peer.queue.iter().all(is_optional))

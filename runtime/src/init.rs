@@ -274,6 +274,8 @@ pub fn finalize() -> Result<()> {
             p.report_leftovers();
         }
     });
+    // Afterwards peers may leave without an answer.
+    block_on(|p| p.stack().is_none_or(|stack| !stack.pt2pt().is_recalling()).then_some(()));
     final_barrier()?;
     io::pending::settle();
     block_on(|p| p.stack().is_none_or(|stack| stack.is_drained()).then_some(()));

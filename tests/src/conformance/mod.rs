@@ -63,6 +63,7 @@ pub fn cases<T: HybridGet>() -> Vec<Case<T>> {
         Case { name: "cancel a receive", ranks: &[1, 2], run: cancel::receive },
         Case { name: "cancel a send", ranks: &[1, 2], run: cancel::send },
         Case { name: "cancel too late", ranks: &[1, 2], run: cancel::too_late },
+        Case { name: "cancelled and freed", ranks: PAIR, run: cancel::freed },
         Case { name: "cancel in a race", ranks: PAIR, run: cancel::race },
         Case { name: "a flooded receiver pushes back", ranks: &[1, 2, 4], run: flood::bounded },
         Case { name: "many unexpected messages, backwards", ranks: &[1, 2], run: flood::backwards },
