@@ -414,8 +414,9 @@ impl<S: Guarded> Scheduler<'_, S> {
             return;
         }
         self.release_all();
-        if let (Leader::Outside(_), Some(waiter)) =
-            (&self.waiters.leader, self.waiters.waiting.first())
+        // The owner is listed too while it runs a call.
+        if let Leader::Outside(owner) = self.waiters.leader
+            && let Some(waiter) = self.waiters.waiting.iter().find(|it| it.thread != owner)
         {
             let parker = waiter.parker;
             self.waiters.notify(parker);

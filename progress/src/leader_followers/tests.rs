@@ -273,3 +273,19 @@ fn the_progress_thread_steps_down_for_a_call() {
     assert_eq!(scene.lock.with(|fake| fake.postponed), 1);
     assert!(matches!(scene.under_lock(|s| s.prepare_follow(&waiter)).0, Rest::Over(Next::Lead)));
 }
+
+#[test]
+fn a_leader_that_runs_a_call_appoints_a_standby() {
+    let scene = Scene::new();
+    let [leader, follower] = [1, 2].map(me);
+    assert!(matches!(scene.enlist(&leader, 9).0, Next::Lead));
+    scene.enlist(&follower, 9);
+    assert!(scene.under_lock(|s| s.prepare_park(&leader)).0.is_ok_and(|target| target.is_some()));
+    assert!(scene.park(&follower).is_none(), "the leader is parked");
+    assert!(scene.under_lock(|s| s.leader_woke(&leader)).0.is_none());
+    scene.lock.with(|fake| fake.has_call = true);
+    let (round, wakes) = scene.under_lock(|s| s.lead_round(&leader, false));
+    assert!(matches!(round, Round::Call(())));
+    assert!(wakes.parkers.contains(&follower.parker));
+    assert!(matches!(scene.under_lock(|s| s.prepare_follow(&follower)).0, Rest::Over(Next::Lead)));
+}
