@@ -22,7 +22,10 @@ struct Counted(Cell<Option<(&'static Shared, &'static dyn ExitHook)>>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if let Some((shared, hook)) = self.0.get() {
+        // The child of a fork that exits has a copy of this value, but is not the thread.
+        // SAFETY: takes no pointers.
+        let is_copy = unsafe { libc::gettid() } != ThreadId::this().0;
+        if let Some((shared, hook)) = self.0.get().filter(|_| !is_copy) {
             shared.threads.fetch_sub(1, Ordering::Relaxed);
             hook.thread_ended(ThreadId::this());
         }
@@ -67,5 +70,40 @@ impl ThreadId {
             }
         });
         ThreadId::this()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::fake;
+
+    /// Ends the process with an error if it is not the one that has made the hook.
+    struct Hook(u32);
+
+    impl ExitHook for Hook {
+        fn thread_ended(&self, _: ThreadId) {
+            if std::process::id() != self.0 {
+                // SAFETY: takes no pointers.
+                unsafe { libc::_exit(1) };
+            }
+        }
+    }
+
+    #[test]
+    fn a_forked_child_that_exits_is_no_thread_of_its_parent() {
+        let (lock, _) = fake::lock();
+        let hook: &Hook = Box::leak(Box::new(Hook(std::process::id())));
+        ThreadId::counted(&lock.shared, hook);
+        // SAFETY: the child does nothing but drop this thread's values and end.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe { libc::exit(0) };
+        }
+        let mut status = -1;
+        // SAFETY: a valid place for the status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
     }
 }
