@@ -24,7 +24,7 @@ pub(crate) use real::{futex_wait, futex_wake};
 #[cfg(not(loom))]
 mod real {
     use super::Scope;
-    use crate::sync::AtomicU32;
+    use crate::sync::{AtomicU32, now};
     use std::time::Duration;
 
     impl Scope {
@@ -37,8 +37,20 @@ mod real {
     }
 
     /// Sleeps while `word` holds `value`, at most so long; returns true if the time is up. May
-    /// return early.
+    /// return early, but not for a signal.
     pub(crate) fn futex_wait(word: &AtomicU32, value: u32, scope: Scope, most: Duration) -> bool {
+        let begun = now();
+        loop {
+            let left = most.saturating_sub(begun.elapsed());
+            match wait_once(word, value, scope, left) {
+                Some(libc::EINTR) => {}
+                error => return error == Some(libc::ETIMEDOUT),
+            }
+        }
+    }
+
+    /// Makes one call; returns the number of its error.
+    fn wait_once(word: &AtomicU32, value: u32, scope: Scope, most: Duration) -> Option<i32> {
         let timeout = libc::timespec {
             tv_sec: most.as_secs() as libc::time_t,
             tv_nsec: most.subsec_nanos().into(),
@@ -53,7 +65,10 @@ mod real {
                 &raw const timeout,
             )
         };
-        slept != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
+        match slept {
+            0 => None,
+            _ => std::io::Error::last_os_error().raw_os_error(),
+        }
     }
 
     /// Wakes all that sleep on `word`.
@@ -137,5 +152,48 @@ impl TimerSlack {
 impl Drop for TimerSlack {
     fn drop(&mut self) {
         self.before.into_iter().for_each(TimerSlack::set);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::{AtomicU32, now};
+
+    #[test]
+    fn signals_do_not_end_a_sleep() {
+        extern "C" fn ignore(_: libc::c_int) {}
+        let most = Duration::from_millis(100);
+        // SAFETY: all zeros are valid for the structures, and the handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ignore as *const () as usize;
+            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+        }
+        let (sleeper, word) = (ThreadOfTest::this(), AtomicU32::new(0));
+        let signals = std::thread::spawn(move || {
+            for _ in 0..20 {
+                std::thread::sleep(Duration::from_millis(3));
+                sleeper.signal();
+            }
+        });
+        let begun = now();
+        assert!(futex_wait(&word, 0, Scope::Private, most), "the time is up");
+        assert!(begun.elapsed() >= most);
+        signals.join().unwrap();
+    }
+
+    struct ThreadOfTest(libc::pthread_t);
+
+    impl ThreadOfTest {
+        fn this() -> ThreadOfTest {
+            // SAFETY: takes no pointers.
+            ThreadOfTest(unsafe { libc::pthread_self() })
+        }
+
+        fn signal(&self) {
+            // SAFETY: the thread lives until it has joined the caller.
+            unsafe { libc::pthread_kill(self.0, libc::SIGUSR1) };
+        }
     }
 }

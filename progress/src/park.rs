@@ -8,12 +8,16 @@
 
 #![allow(unsafe_code)]
 
+use std::io::ErrorKind;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::futex::{Scope, futex_wait, futex_wake};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, now};
+
+/// The longest sleep where something that should end it cannot.
+const MAX_BLIND_SLEEP: Duration = Duration::from_millis(5);
 
 /// The word or descriptors to sleep on.
 #[derive(Clone, Copy, Debug)]
@@ -120,11 +124,18 @@ fn wake_poll() {
 
 fn poll_fd(fd: RawFd, most: Duration) -> bool {
     // Without an eventfd other threads can't wake this one: poll often.
-    let milliseconds = if wake_fd() < 0 { 5 } else { most.as_millis() as libc::c_int };
+    let most = if wake_fd() < 0 { MAX_BLIND_SLEEP.min(most) } else { most };
     let mut polled =
         [fd, wake_fd()].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: an array of that length, for the length of the call.
-    let ready = unsafe { libc::poll(polled.as_mut_ptr(), 2, milliseconds) };
+    let begun = now();
+    let ready = loop {
+        let left = most.saturating_sub(begun.elapsed()).as_millis() as libc::c_int;
+        // SAFETY: an array of that length, for the length of the call.
+        let ready = unsafe { libc::poll(polled.as_mut_ptr(), 2, left) };
+        if ready >= 0 || std::io::Error::last_os_error().kind() != ErrorKind::Interrupted {
+            break ready;
+        }
+    };
     if polled[1].revents != 0 {
         let mut count = 0;
         // SAFETY: a valid number to write to.
