@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,22 +24,25 @@ static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static FD: AtomicI32 = AtomicI32::new(-1);
 
 /// Requests one wake: once `fd` is readable, `word` becomes 0 and its sleepers wake. A process uses
-/// one word and one descriptor all its life.
-pub(crate) fn wake_when_readable(word: &'static AtomicU32, fd: RawFd) {
-    static STARTED: Once = Once::new();
+/// one word and one descriptor all its life. Returns false if there is no thread for that.
+pub(crate) fn wake_when_readable(word: &'static AtomicU32, fd: RawFd) -> bool {
+    static STARTED: OnceLock<bool> = OnceLock::new();
     WORD.store(std::ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
     FD.store(fd, Ordering::Relaxed);
-    STARTED.call_once(start);
+    if !*STARTED.get_or_init(start) {
+        return false;
+    }
     // SeqCst with the waker's accesses: either it sees this request, or it is woken.
     if REQUESTED.swap(1, Ordering::SeqCst) == 0 {
         futex_wake(&REQUESTED, Scope::Private);
     }
+    true
 }
 
-fn start() {
+/// Starts the thread; returns false if the system has none.
+fn start() -> bool {
     let thread = std::thread::Builder::new().name("verbena-watch".into()).stack_size(64 << 10);
-    // Without the thread a sleeper still wakes at each of its checks for an orphaned process.
-    let _ = with_signals_blocked(|| thread.spawn(run));
+    with_signals_blocked(|| thread.spawn(run)).is_ok()
 }
 
 fn run() {
@@ -76,7 +79,7 @@ mod tests {
         let nap = Duration::from_secs(5);
         for round in 0..200 {
             SLEEPING.store(1, Ordering::SeqCst);
-            wake_when_readable(&SLEEPING, event);
+            assert!(wake_when_readable(&SLEEPING, event));
             let writer = std::thread::spawn(move || {
                 if round % 2 == 0 {
                     std::thread::yield_now();

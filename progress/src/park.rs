@@ -82,7 +82,8 @@ impl ParkTarget {
             Target::Fd(fd) => poll_fd(fd, most),
             #[cfg(not(loom))]
             Target::Either(word, value, fd) => {
-                crate::fd_waker::wake_when_readable(word, fd);
+                let is_woken = crate::fd_waker::wake_when_readable(word, fd);
+                let most = if is_woken { most } else { MAX_BLIND_SLEEP.min(most) };
                 futex_wait(word, value, Scope::Shared, most)
             }
             #[cfg(loom)]
