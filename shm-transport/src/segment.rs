@@ -104,7 +104,7 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// Joins the segment at `offset` (page-aligned) of `file` as rank `me` of `size`. All ranks
-    /// give the same `size`, `ring_bytes` and `bounce_bytes` (powers of two, at least a page).
+    /// give the same `size`, `ring_bytes` and `bounce_bytes` (powers of two; a page is the least).
     pub fn attach(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -114,11 +114,8 @@ impl Segment {
         bounce_bytes: u64,
     ) -> Result<Segment, SegmentError> {
         assert!(me < size && offset.is_multiple_of(page()));
-        assert!(
-            [ring_bytes, bounce_bytes]
-                .iter()
-                .all(|bytes| bytes.is_power_of_two() && *bytes >= page())
-        );
+        assert!(ring_bytes.is_power_of_two() && bounce_bytes.is_power_of_two());
+        let [ring_bytes, bounce_bytes] = [ring_bytes, bounce_bytes].map(|bytes| bytes.max(page()));
         let layout = Layout { size, ring_bytes, bounce_bytes, page: page() };
         let bytes = layout.control_bytes();
         let failed =

@@ -441,6 +441,19 @@ fn a_silent_pair_costs_next_to_nothing_and_an_active_one_a_page() {
 }
 
 #[test]
+fn rings_of_less_than_a_page_have_a_page() {
+    let file = Segment::file().unwrap();
+    let page = rustix::param::page_size() as u64;
+    let [mut first, mut second] = [page / 2, page].map(|bytes| {
+        let segment = Segment::attach(file.as_fd(), 0, (bytes == page).into(), 2, bytes, POOL);
+        ShmTransport::new(segment.unwrap(), SETTINGS, [0, 1].map(peer).into(), Vec::new())
+    });
+    let mut inbox = Inbox::default();
+    assert_eq!(post(&mut first, peer(1), 5, 100), Post::Sent);
+    assert!(second.poll(&mut inbox) && inbox.frames[0].2 == body(5, 100));
+}
+
+#[test]
 fn ranks_that_disagree_get_an_error() {
     let file = Segment::file().unwrap();
     Segment::attach(file.as_fd(), 0, 0, 2, RING, POOL).unwrap();
