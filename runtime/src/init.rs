@@ -54,7 +54,10 @@ pub fn init(required: i32) -> Result<i32> {
         p.world_model.init_state = InitState::Running;
         p.world_model.thread_level = provided;
         p.world_model.main_thread = Some(std::thread::current().id());
-    });
+        // The last session may have ended before: then the launcher believes that this rank has
+        // finished.
+        p.core().map(|core| core.job.mark_running())
+    })?;
     Ok(provided)
 }
 

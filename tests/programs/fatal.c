@@ -79,6 +79,11 @@ int main(int argc, char **argv)
     int value;
     if (argc > 4 && !strcmp(argv[4], "deaf"))
         signal(SIGTERM, SIG_IGN);
+    if (argc > 4 && !strcmp(argv[4], "after-session")) {
+        MPI_Session session;
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+        MPI_Session_finalize(&session);
+    }
     start(&argc, &argv);
     CHECK(argc >= 3, "usage: fatal HOW RANK [NUMBER]");
     MPI_Barrier(MPI_COMM_WORLD);
