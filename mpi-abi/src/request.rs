@@ -331,7 +331,7 @@ pub(crate) unsafe fn request_free(request: *mut MPI_Request) -> Result<()> {
 
 pub(crate) unsafe fn cancel(request: *mut MPI_Request) -> Result<()> {
     // SAFETY: the user's pointer; null is refused.
-    message::cancel(unsafe { one(request)? })
+    message::cancel(unsafe { *one(request)? })
 }
 
 pub(crate) unsafe fn start(request: *mut MPI_Request) -> Result<()> {

@@ -145,7 +145,7 @@ impl Process {
     }
 
     fn blocked_on_request(&mut self, handle: usize) -> Option<BlockedOn> {
-        if let Decoded::Message(id) = Decoded::decode(handle) {
+        if let Decoded::Message(id) = self.decode(handle) {
             return self.blocked_on_message(id);
         }
         let request = self.request(handle).ok()?;

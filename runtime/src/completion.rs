@@ -18,7 +18,7 @@ impl Process {
     #[inline]
     pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
         self.wait_target = WaitTarget::Request(handle);
-        match Decoded::decode(handle) {
+        match self.decode(handle) {
             Decoded::Null | Decoded::Sent => return Ok(true),
             Decoded::Message(id) => {
                 let pt2pt = self.core()?.stack.pt2pt();
@@ -137,7 +137,11 @@ impl Process {
     #[inline]
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         let outcome = match Decoded::decode(*handle) {
-            Decoded::Null | Decoded::Sent => Outcome::empty(),
+            Decoded::Null => Outcome::empty(),
+            Decoded::Sent => match self.take_sent(*handle)? {
+                Some(outcome) => outcome,
+                None => return Ok(None),
+            },
             Decoded::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
                 Some(completion) => fault::outcome(self, completion),
                 None => return self.check_pending(*handle, id).map(|()| None),
@@ -186,7 +190,7 @@ impl Process {
     /// Returns the outcome of a complete request without freeing it, for MPI_Request_get_status;
     /// `None` while it is not complete.
     pub fn peek(&mut self, handle: usize) -> Result<Option<Finished>> {
-        match Decoded::decode(handle) {
+        match self.decode(handle) {
             Decoded::Null | Decoded::Sent => return Ok(Some(Finished::Outcome(Outcome::empty()))),
             Decoded::Message(id) => {
                 self.check_message(id)?;
@@ -214,10 +218,11 @@ impl Process {
     /// that is not complete stays until it is (MPI-5.0 §13.2). Otherwise the caller calls the
     /// `free` function of the returned one, outside the process lock.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
-        match Decoded::decode(handle) {
+        match self.decode(handle) {
             Decoded::Sent => return Ok(None),
             Decoded::Message(id) => {
                 self.check_message(id)?;
+                self.recalls.remove(&handle);
                 self.core()?.stack.pt2pt().detach(id);
                 return Ok(None);
             }

@@ -329,10 +329,10 @@ pub fn mreceive(buffer: Buffer, message: usize) -> Result<Status> {
     }
 }
 
-/// Performs MPI_Cancel. The handle of a completed send becomes that of its recall.
-pub fn cancel(handle: &mut usize) -> Result<()> {
+/// Performs MPI_Cancel; recalls the message of a completed send.
+pub fn cancel(handle: usize) -> Result<()> {
     let calls = with(|p| -> Result<_> {
-        match Decoded::decode(*handle) {
+        match p.decode(handle) {
             Decoded::Sent => return p.recall(handle).map(|()| None),
             Decoded::Message(id) => {
                 p.check_message(id)?;
@@ -341,7 +341,7 @@ pub fn cancel(handle: &mut usize) -> Result<()> {
             }
             Decoded::Null | Decoded::Object => {}
         }
-        match &p.request(*handle)?.state {
+        match &p.request(handle)?.state {
             &State::Message(id) => p.core()?.stack.cancel(id),
             State::Exchange(exchange) => {
                 let halves = [exchange.receive, exchange.send];

@@ -8,6 +8,7 @@
 //! therefore begin and end at any time.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use bootstrap::Job;
 use collectives::{Active, Planner};
@@ -15,7 +16,7 @@ use objects::{
     Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale,
     Table,
 };
-use pt2pt::MessageId;
+use pt2pt::{MessageId, RequestId};
 
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
@@ -136,6 +137,8 @@ pub struct Process {
     pub comms: Table<Comm>,
     /// Requests of all kinds.
     pub requests: Table<Request>,
+    /// The engine's requests that recall messages of completed sends, by the handles of these.
+    pub(crate) recalls: BTreeMap<usize, RequestId>,
     /// All other objects with handles.
     pub tables: Tables,
     /// Buffers attached for buffered sends.
@@ -218,6 +221,7 @@ impl Process {
             core: None,
             comms: Table::new(HandleKind::Comm),
             requests: Table::new(HandleKind::Request),
+            recalls: BTreeMap::new(),
             tables: Tables::new(),
             bsend: BsendBuffers::new(),
             wait_target: WaitTarget::Nothing,

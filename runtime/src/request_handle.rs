@@ -8,16 +8,22 @@
 //! ```
 //!
 //! Most requests of most programs are of the last two kinds and need no object here. A completed
-//! send keeps its receiver and its sequence number, so that MPI_Cancel can recall the message.
+//! send keeps its receiver and its sequence number, so that MPI_Cancel can recall the message. The
+//! handle stays, since there may be copies of it: a map leads from it to the recall.
 //!
 //! As an `int` an object is its index + 0x1000, a message 2^30 + the engine's slot, and every
 //! completed send 2^29: from its `int` it cannot be cancelled.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use fabric::Peer;
 use objects::{HandleKind, Result};
 use pt2pt::RequestId;
 
+use crate::fault;
+use crate::outcome::Outcome;
 use crate::process::{Process, predefined as pre};
+use crate::wait_target::WaitTarget;
 
 /// The meaning of a request handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,10 @@ const NO_PEER: u64 = (1 << (KIND_SHIFT - PEER_SHIFT)) - 1;
 const MESSAGE_INT: i32 = 1 << 30;
 const SENT_INT: i32 = 1 << 29;
 
+/// Whether this process has recalled a message. Relaxed: a program that passes a request to another
+/// thread orders the calls on it.
+static HAS_RECALLED: AtomicBool = AtomicBool::new(false);
+
 impl Decoded {
     /// Decodes a handle; does not check whether the request exists.
     #[inline]
@@ -54,6 +64,12 @@ impl Decoded {
             _ => Decoded::Object,
         }
     }
+}
+
+/// Returns true for a completed send, if this process has never recalled a message. Needs no lock.
+#[inline]
+pub(crate) fn is_sent_for_good(handle: usize) -> bool {
+    Decoded::decode(handle) == Decoded::Sent && !HAS_RECALLED.load(Relaxed)
 }
 
 /// Returns the handle of a message in the engine.
@@ -78,14 +94,47 @@ pub(crate) fn sent_uncancellable() -> usize {
 }
 
 impl Process {
-    /// Recalls the message of a completed send; the handle becomes that of the recall.
-    pub(crate) fn recall(&mut self, handle: &mut usize) -> Result<()> {
-        let (peer, sequence) = (*handle as u64 >> PEER_SHIFT & NO_PEER, *handle as u64);
+    /// Recalls the message of a completed send, whose request is active again until the receiver
+    /// has answered.
+    pub(crate) fn recall(&mut self, handle: usize) -> Result<()> {
+        let (peer, sequence) = (handle as u64 >> PEER_SHIFT & NO_PEER, handle as u64);
         if peer != NO_PEER {
-            *handle =
-                message(self.core()?.stack.recall_sent(Peer(peer as u32), sequence, PEER_SHIFT));
+            HAS_RECALLED.store(true, Relaxed);
+            let id = self.core()?.stack.recall_sent(Peer(peer as u32), sequence, PEER_SHIFT);
+            self.recalls.insert(handle, id);
         }
         Ok(())
+    }
+
+    /// Decodes a handle; a completed send that was recalled is the message of its recall.
+    #[inline]
+    pub(crate) fn decode(&self, handle: usize) -> Decoded {
+        match Decoded::decode(handle) {
+            Decoded::Sent => {
+                self.recalls.get(&handle).copied().map_or(Decoded::Sent, Decoded::Message)
+            }
+            decoded => decoded,
+        }
+    }
+
+    /// Takes the outcome of a completed send; `None` while it is being recalled.
+    #[inline]
+    pub(crate) fn take_sent(&mut self, handle: usize) -> Result<Option<Outcome>> {
+        match self.recalls.is_empty() {
+            true => Ok(Some(Outcome::empty())),
+            false => self.take_recalled(handle),
+        }
+    }
+
+    #[cold]
+    fn take_recalled(&mut self, handle: usize) -> Result<Option<Outcome>> {
+        let Some(&id) = self.recalls.get(&handle) else { return Ok(Some(Outcome::empty())) };
+        let Some(completion) = self.core()?.stack.pt2pt().finish(id) else {
+            self.wait_target = WaitTarget::Request(handle);
+            return Ok(None);
+        };
+        self.recalls.remove(&handle);
+        Ok(Some(fault::outcome(self, completion)))
     }
 
     /// Returns a request handle as an `int`.

@@ -11,7 +11,7 @@ use crate::lock::{block_on, poll, with};
 use crate::outcome::Outcome;
 use crate::process::{Process, predefined};
 use crate::request::Finished;
-use crate::request_handle::Decoded;
+use crate::request_handle::{Decoded, is_sent_for_good};
 use crate::wait_target::WaitTarget;
 
 /// The result of the search for one completed request among several.
@@ -28,7 +28,7 @@ pub enum Any {
 #[inline]
 pub fn wait(request: &mut usize) -> Result<Outcome> {
     // A send that completed at once needs no progress, as in MPI_Send.
-    if let Decoded::Sent = Decoded::decode(*request) {
+    if is_sent_for_good(*request) {
         *request = predefined::REQUEST_NULL;
         return Ok(Outcome::empty());
     }

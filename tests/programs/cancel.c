@@ -168,6 +168,50 @@ static void race(void)
     }
 }
 
+/* The request of MPI_Cancel is IN: a copy of the handle does as well. */
+static void give_up(MPI_Request copy)
+{
+    MPI_Cancel(&copy);
+}
+
+/* Each way to learn the outcome through the handle that was not given to MPI_Cancel. */
+static void cancelled_through_a_copy(int bytes, int way)
+{
+    unsigned char *data = allocate(bytes);
+    MPI_Request request, before;
+    MPI_Status status;
+    int cancelled = -1, index, done = 0;
+    if (rank == 0) {
+        MPI_Isend(data, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+        before = request;
+        give_up(request);
+        MPI_Cancel(&request);
+        CHECK(request == before, "Cancel changes the request");
+        if (way == 0)
+            MPI_Wait(&request, &status);
+        else if (way == 1)
+            while (!done)
+                MPI_Test(&request, &done, &status);
+        else if (way == 2)
+            MPI_Waitany(1, &request, &index, &status);
+        else
+            MPI_Waitall(1, &request, &status);
+        CHECK(request == MPI_REQUEST_NULL, "a cancelled request is not null");
+        MPI_Test_cancelled(&status, &cancelled);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Bcast(&cancelled, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (rank == 1) {
+        int there;
+        MPI_Iprobe(0, 1, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        SAME(there, !cancelled);
+        if (there)
+            MPI_Recv(data, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* rank 0 sends the next message */
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     int mode, round;
@@ -183,6 +227,10 @@ int main(int argc, char **argv)
     for (round = 0; round < 20 && !strcmp(argv[1], "sends"); round++) {
         send_that_was_probed(SMALL);
         send_that_was_probed(LARGE);
+    }
+    for (mode = 0; mode < 4 && !strcmp(argv[1], "sends"); mode++) {
+        cancelled_through_a_copy(SMALL, mode);
+        cancelled_through_a_copy(LARGE, mode);
     }
     for (mode = 0; mode < 3 && !strcmp(argv[1], "sends"); mode++) {
         unmatched_send(0, mode);
