@@ -138,6 +138,7 @@ impl Process {
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         let outcome = match Decoded::decode(*handle) {
             Decoded::Null => Outcome::empty(),
+            Decoded::Sent if self.recalls.is_empty() => Outcome::empty(),
             Decoded::Sent => match self.take_sent(*handle)? {
                 Some(outcome) => outcome,
                 None => return Ok(None),

@@ -110,24 +110,19 @@ impl Process {
     #[inline]
     pub(crate) fn decode(&self, handle: usize) -> Decoded {
         match Decoded::decode(handle) {
-            Decoded::Sent => {
-                self.recalls.get(&handle).copied().map_or(Decoded::Sent, Decoded::Message)
-            }
+            Decoded::Sent if !self.recalls.is_empty() => self.decode_recalled(handle),
             decoded => decoded,
         }
     }
 
-    /// Takes the outcome of a completed send; `None` while it is being recalled.
-    #[inline]
-    pub(crate) fn take_sent(&mut self, handle: usize) -> Result<Option<Outcome>> {
-        match self.recalls.is_empty() {
-            true => Ok(Some(Outcome::empty())),
-            false => self.take_recalled(handle),
-        }
+    #[cold]
+    fn decode_recalled(&self, handle: usize) -> Decoded {
+        self.recalls.get(&handle).copied().map_or(Decoded::Sent, Decoded::Message)
     }
 
+    /// Takes the outcome of a completed send; `None` while it is being recalled.
     #[cold]
-    fn take_recalled(&mut self, handle: usize) -> Result<Option<Outcome>> {
+    pub(crate) fn take_sent(&mut self, handle: usize) -> Result<Option<Outcome>> {
         let Some(&id) = self.recalls.get(&handle) else { return Ok(Some(Outcome::empty())) };
         let Some(completion) = self.core()?.stack.pt2pt().finish(id) else {
             self.wait_target = WaitTarget::Request(handle);
