@@ -208,8 +208,8 @@ impl Active {
         })
     }
 
-    /// Returns true if a collective is under way beside the awaited one, or that has two strands, of
-    /// which one may go on while the other waits.
+    /// Returns true if a collective is under way beside the awaited one, or that has two strands,
+    /// of which one may go on while the other waits.
     pub fn has_others(&self, awaited: Option<CollectiveId>) -> bool {
         let is_awaited = |slot: u32| {
             let id = awaited.filter(|id| id.slot == slot);

@@ -5,8 +5,8 @@ mod placement;
 mod random;
 
 use collectives::{
-    Algorithm, CollArgs, Extent, HostSegment, Position, RankLocation, Rule, Schedule, SegmentUse,
-    Selection, Space, Thresholds, Topology, Ty,
+    Algorithm, CollArgs, Extent, Position, Rule, Schedule, SegmentUse, Selection, Space,
+    Thresholds, Ty,
 };
 use fabric::CollectiveKind;
 use model::{Memory, RankModel, Type};
@@ -775,32 +775,6 @@ fn ranks_with_a_processor_each_use_flags_where_slots_have_space() {
     let thresholds = Thresholds { shm_max: Some(100), reproducible: true, ..Thresholds::default() };
     let sum = CollArgs::Allreduce { input: run(Space::Send, 1), output, commutative: true };
     assert_ne!(Selection::new(&thresholds).choose(&sum, pos, true), Algorithm::SegmentFlags);
-}
-
-#[test]
-fn the_segment_of_a_host_does_not_serve_the_ranks_of_several() {
-    let thresholds = Thresholds {
-        shm_pieces_max: 1 << 20,
-        host_segment: Some(HostSegment::Flags { max: 8192 }),
-        ..Thresholds::default()
-    };
-    let hosts = Topology::new(&[0, 0, 1, 1].map(RankLocation::on_host));
-    let [here, everywhere] = [Position::new(0, 4), Position::in_topology(0, &hosts)];
-    let run = Extent::new(Space::Recv, Ty::of(0), 9000, Type::gapless(8).shape());
-    let sum = CollArgs::Allreduce { input: run, output: run, commutative: true };
-    use Algorithm::{SegmentCounter, SegmentFlags, SegmentPieces, SegmentRoot};
-    for (args, algorithm) in [
-        (CollArgs::Barrier, SegmentCounter),
-        (CollArgs::Barrier, SegmentFlags),
-        (CollArgs::Barrier, SegmentRoot),
-        (sum, SegmentPieces),
-    ] {
-        let mut selection = Selection::new(&thresholds);
-        selection.prefer(Rule::new(args.kind(), algorithm));
-        assert_eq!(selection.choose(&args, here, true), algorithm);
-        let other = selection.choose(&args, everywhere, true);
-        assert!(!other.name().starts_with("segment"), "{other:?} for {args:?}");
-    }
 }
 
 #[test]

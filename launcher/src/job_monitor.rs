@@ -1,8 +1,8 @@
 //! The jobs that run on this host, seen from outside: which there are, and what their ranks do.
 //!
 //! A job is found by the status page that its `mpiexec` or daemon holds open. The page is read,
-//! never written or mapped; a job does not notice. Shares are estimated: many looks at the page in an
-//! interval, and the CPU time of each process at its ends. Only jobs of the same user are found.
+//! never written or mapped; a job does not notice. Shares are estimated: many looks at the page in
+//! an interval, and the CPU time of each process at its ends. Only jobs of the same user are found.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

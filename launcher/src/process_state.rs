@@ -57,10 +57,10 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
 /// The names of the threads that the library starts. They call nothing by themselves.
 const LIBRARY_THREADS: [&str; 4] = ["mpi-progress", "mpi-io", "verbena-watch", "verbena-memory"];
 
-/// Returns true if a process has a thread of the application, beside one that waits in MPI, that may
-/// go on by itself. That is any thread that does not sleep on a futex of the process without a time
-/// limit: the workers of numerical libraries sleep so, and only threads of the process wake them.
-/// Where the system hides the threads, any may go on.
+/// Returns true if a process has a thread of the application, beside one that waits in MPI, that
+/// may go on by itself. That is any thread that does not sleep on a futex of the process without a
+/// time limit: the workers of numerical libraries sleep so, and only threads of the process wake
+/// them. Where the system hides the threads, any may go on.
 pub(crate) fn others_may_call(pid: u32) -> bool {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     let read = |task: &Path, name: &str| std::fs::read_to_string(task.join(name)).ok();

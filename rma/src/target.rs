@@ -2,7 +2,8 @@
 //!
 //! Data that goes back is copied when the frame arrives, since a lock that follows may let another
 //! rank write. A frame that is not well-formed is dropped. One that reaches outside of this rank's
-//! memory changes nothing and is refused. So is one whose elements a device may have changed or not.
+//! memory changes nothing and is refused. So is one whose elements a device may have changed or
+//! not.
 
 use fabric::{Header, Kind, Peer, UserBuf};
 use objects::op::BuiltinOp;

@@ -8,14 +8,16 @@
 //! | RmaFetch | origin | type | segments | code | window | operation | offset, segments, data |
 //! | RmaSwap | origin | type | 0 | 0 | window | operation | displacement, expected, new |
 //! | RmaReply | 0 | 0 | refusal | 0 | operation | offset | data |
-//! | RmaSync | sender | 0 | refusal | step | window | 0; of an offer, its number | region, if described |
+//! | RmaSync | sender | 0 | refusal | step | window | 0; of an offer, its number | region, if
+//! described |
 //! | RmaSync | sender | type | segments | 12, flags | window | call, fences | segments |
 //!
 //! `origin` and `sender` are ranks in the window, `window` is its id, `operation` the origin's
-//! request id, `refusal` 0 or the reason (`target::Refusal`), `offset` the packed offset of the piece in the operation. Numbers are little-endian,
-//! data is packed. A segment has 24 bytes (`segment`). All bodies fit the smallest frame of any
-//! transport, 64 bytes, with one segment and one element. A frame of an unknown window, of a rank
-//! that the sender is not, or with a body that is none is dropped.
+//! request id, `refusal` 0 or the reason (`target::Refusal`), `offset` the packed offset of the
+//! piece in the operation. Numbers are little-endian, data is packed. A segment has 24 bytes
+//! (`segment`). All bodies fit the smallest frame of any transport, 64 bytes, with one segment and
+//! one element. A frame of an unknown window, of a rank that the sender is not, or with a body that
+//! is none is dropped.
 
 use fabric::{Header, Kind};
 

@@ -52,7 +52,8 @@ pub(crate) const LAST: u8 = 2;
 /// The packet has a global route header.
 pub(crate) const GLOBAL: u8 = 4;
 
-/// Where the largest packet of the sender's connection begins in the flags, as libibverbs numbers it.
+/// Where the largest packet of the sender's connection begins in the flags, as libibverbs numbers
+/// it.
 pub(crate) const MTU_SHIFT: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use collectives::{Level, Operation, Plan, RankLocation, SharedSegment, Thresholds};
+use collectives::{
+    Algorithm, CollArgs, Extent, HostSegment, Level, Operation, Plan, Position, RankLocation, Rule,
+    Selection, Shape, SharedSegment, Space, Thresholds, Topology, Ty,
+};
 use fabric::sim::Options;
 use objects::Comm;
 
@@ -65,5 +68,31 @@ fn run(hosts: &[u64], seed: u64, options: Options) {
 fn one_schedule_reduces_on_hosts_and_between_them() {
     for (hosts, seed) in PLACEMENTS.into_iter().flat_map(|hosts| (0..20).map(move |s| (hosts, s))) {
         run(hosts, seed, any_options(&mut Random(seed)));
+    }
+}
+
+#[test]
+fn the_segment_of_a_host_does_not_serve_the_ranks_of_several() {
+    use Algorithm::{SegmentCounter, SegmentFlags, SegmentPieces, SegmentRoot};
+    let thresholds = Thresholds {
+        shm_pieces_max: 1 << 20,
+        host_segment: Some(HostSegment::Flags { max: 8192 }),
+        ..Thresholds::default()
+    };
+    let hosts = Topology::new(&[0, 0, 1, 1].map(RankLocation::on_host));
+    let [here, everywhere] = [Position::new(0, 4), Position::in_topology(0, &hosts)];
+    let run = Extent::new(Space::Recv, Ty::of(0), 9000, Shape::gapless(8));
+    let sum = CollArgs::Allreduce { input: run, output: run, commutative: true };
+    for (args, algorithm) in [
+        (CollArgs::Barrier, SegmentCounter),
+        (CollArgs::Barrier, SegmentFlags),
+        (CollArgs::Barrier, SegmentRoot),
+        (sum, SegmentPieces),
+    ] {
+        let mut selection = Selection::new(&thresholds);
+        selection.prefer(Rule::new(args.kind(), algorithm));
+        assert_eq!(selection.choose(&args, here, true), algorithm);
+        let other = selection.choose(&args, everywhere, true);
+        assert!(!other.name().starts_with("segment"), "{other:?} for {args:?}");
     }
 }

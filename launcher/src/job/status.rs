@@ -52,8 +52,8 @@ impl Job {
         self.states().all(|(state, _)| state == RankState::Starting)
     }
 
-    /// Reports ranks that wait for each other; `--stall-abort` ends the job for them, and in a stall
-    /// for ranks that wait in vain.
+    /// Reports ranks that wait for each other; `--stall-abort` ends the job for them, and in a
+    /// stall for ranks that wait in vain.
     pub(super) fn check_deadlock(&mut self, now: Instant) {
         let Some(mut deadlock) = self.watch.deadlock.take() else { return };
         let lines = || self.lines(RankLine::of_page).into_iter().map(Some).collect();

@@ -144,8 +144,8 @@ fn attempts_that_end_each_other_find_new_addresses() {
     });
 }
 
-/// An address is withdrawn and given back, as by `ifdown` and `ifup`: meanwhile the port has that of
-/// its link alone.
+/// An address is withdrawn and given back, as by `ifdown` and `ifup`: meanwhile the port has that
+/// of its link alone.
 #[test]
 fn an_address_that_is_given_back_is_used_again() {
     let name = "moved::an_address_that_is_given_back_is_used_again";

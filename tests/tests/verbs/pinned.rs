@@ -44,7 +44,8 @@ fn adjacent_slices_are_registered_once() {
     });
 }
 
-/// Any slices, with either right: each is covered by what is registered for it, whatever was before.
+/// Any slices, with either right: each is covered by what is registered for it, whatever was
+/// before.
 #[test]
 fn slices_that_overlap_are_covered() {
     const PAGES: usize = 24;

@@ -68,7 +68,8 @@ pub(crate) struct Link {
 const _: () = assert!(size_of::<Link>() <= 256);
 
 impl OldestPacket {
-    /// Records a timeout of packet `id`. Returns before how many of its timeouts the peer was heard.
+    /// Records a timeout of packet `id`. Returns before how many of its timeouts the peer was
+    /// heard.
     pub(crate) fn timed_out(&mut self, id: (u32, u32)) -> u8 {
         if self.id != id {
             (self.id, self.lost) = (id, 0);
