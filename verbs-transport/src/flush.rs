@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::frame::control;
 use crate::transport::{Flushing, VerbsTransport};
 
-/// How long a peer is waited for that has ended, or whose connection broke, while this process ends.
+/// How long a peer is waited for that has ended, or whose connection broke, while this process
+/// ends.
 const RECONNECT_AT_END: Duration = Duration::from_secs(5);
 
 impl VerbsTransport {

@@ -1,8 +1,9 @@
 //! The handle of a peer's address, which datagrams to it name: made on first use and kept.
 //!
-//! The kernel looks up the neighbour of a RoCE address, and the call takes a second if that does not
-//! answer. Therefore a handle that is refused is requested again only after several times the time
-//! that the refusal took. A refusal that lasts is reported once: what is sent meanwhile is lost.
+//! The kernel looks up the neighbour of a RoCE address, and the call takes a second if that does
+//! not answer. Therefore a handle that is refused is requested again only after several times the
+//! time that the refusal took. A refusal that lasts is reported once: what is sent meanwhile is
+//! lost.
 
 use std::io;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub(crate) enum AddressHandle {
 }
 
 impl AddressHandle {
-    /// Returns the handle, which `make` makes if there is none; `None` while the system refuses one.
-    /// `tell` gets the reason once if that lasts.
+    /// Returns the handle, which `make` makes if there is none; `None` while the system refuses
+    /// one. `tell` gets the reason once if that lasts.
     pub(crate) fn get(
         &mut self,
         make: impl FnOnce() -> io::Result<Ah>,
