@@ -74,9 +74,12 @@ impl Job {
     }
 
     fn is_stalled_for_ever(&self) -> bool {
+        if self.idle_for().is_none() {
+            return false;
+        }
         let began = Instant::now();
         let lines = self.lines(RankLine::new);
-        self.idle_for().is_some() && self.conclusions(&lines, began).is_proved
+        self.conclusions(&lines, began).is_proved
     }
 
     /// Returns for how long no rank was active, in a stall.
