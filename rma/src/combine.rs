@@ -163,6 +163,25 @@ fn in_chunks<const BYTES: usize>(
     Ok(())
 }
 
+/// Combines one chunk by atomics of the device or the processor; `None` if neither has any for it.
+/// `old` gets what the elements were.
+#[inline]
+fn by_atomics(
+    by: Executor<'_>,
+    op: PackedOp,
+    at: UserBuf,
+    operand: &[u8],
+    old: Option<&mut [u8]>,
+) -> Option<Result<(), Unclear>> {
+    if let Some(device) = by.device(at, op.size()) {
+        return Some(device_atomic::combine(device, at, op, operand, old));
+    }
+    by.is_atomic(at, op.size()).then(|| {
+        by.beside_others(|| atomic::combine(at, op, operand, old));
+        Ok(())
+    })
+}
+
 /// Combines one chunk; `found` is scratch memory.
 fn combine_chunk(
     by: Executor<'_>,
@@ -171,12 +190,8 @@ fn combine_chunk(
     operand: &[u8],
     found: &mut [u8],
 ) -> Result<(), Unclear> {
-    if let Some(device) = by.device(at, op.size()) {
-        return device_atomic::combine(device, at, op, operand, None);
-    }
-    if by.is_atomic(at, op.size()) {
-        by.beside_others(|| atomic::combine(at, op, operand, None));
-        return Ok(());
+    if let Some(done) = by_atomics(by, op, at, operand, None) {
+        return done;
     }
     by.alone(|| match op.primitive() {
         Primitive::Keep => {}
@@ -198,12 +213,8 @@ fn fetch_chunk<const BYTES: usize>(
     operand: &[u8],
     found: &mut [u8],
 ) -> Result<(), Unclear> {
-    if let Some(device) = by.device(at, op.size()) {
-        return device_atomic::combine(device, at, op, operand, Some(found));
-    }
-    if by.is_atomic(at, op.size()) {
-        by.beside_others(|| atomic::combine(at, op, operand, Some(found)));
-        return Ok(());
+    if let Some(done) = by_atomics(by, op, at, operand, Some(found)) {
+        return done;
     }
     by.alone(|| {
         at.read(0, found);
