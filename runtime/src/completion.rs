@@ -137,12 +137,8 @@ impl Process {
     #[inline]
     pub fn take(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
         let outcome = match Decoded::decode(*handle) {
-            Decoded::Null => Outcome::empty(),
-            Decoded::Sent if self.recalls.is_empty() => Outcome::empty(),
-            Decoded::Sent => match self.take_sent(*handle)? {
-                Some(outcome) => outcome,
-                None => return Ok(None),
-            },
+            Decoded::Sent if !self.recalls.is_empty() => return self.take_sent(handle),
+            Decoded::Null | Decoded::Sent => Outcome::empty(),
             Decoded::Message(id) => match self.core()?.stack.pt2pt().finish(id) {
                 Some(completion) => fault::outcome(self, completion),
                 None => return self.check_pending(*handle, id).map(|()| None),

@@ -23,6 +23,7 @@ use pt2pt::RequestId;
 use crate::fault;
 use crate::outcome::Outcome;
 use crate::process::{Process, predefined as pre};
+use crate::request::Finished;
 use crate::wait_target::WaitTarget;
 
 /// The meaning of a request handle.
@@ -120,16 +121,23 @@ impl Process {
         self.recalls.get(&handle).copied().map_or(Decoded::Sent, Decoded::Message)
     }
 
-    /// Takes the outcome of a completed send; `None` while it is being recalled.
+    /// Takes the outcome of a completed send, as [`Process::take`]; `None` while it is being
+    /// recalled.
     #[cold]
-    pub(crate) fn take_sent(&mut self, handle: usize) -> Result<Option<Outcome>> {
-        let Some(&id) = self.recalls.get(&handle) else { return Ok(Some(Outcome::empty())) };
-        let Some(completion) = self.core()?.stack.pt2pt().finish(id) else {
-            self.wait_target = WaitTarget::Request(handle);
-            return Ok(None);
+    pub(crate) fn take_sent(&mut self, handle: &mut usize) -> Result<Option<Finished>> {
+        let outcome = match self.recalls.get(handle).copied() {
+            None => Outcome::empty(),
+            Some(id) => match self.core()?.stack.pt2pt().finish(id) {
+                Some(completion) => fault::outcome(self, completion),
+                None => {
+                    self.wait_target = WaitTarget::Request(*handle);
+                    return Ok(None);
+                }
+            },
         };
-        self.recalls.remove(&handle);
-        Ok(Some(fault::outcome(self, completion)))
+        self.recalls.remove(handle);
+        *handle = pre::REQUEST_NULL;
+        Ok(Some(Finished::Outcome(outcome)))
     }
 
     /// Returns a request handle as an `int`.
