@@ -147,12 +147,19 @@ pub(super) fn eager<T: HybridGet>(job: &mut Job<T>) {
     let longest = job.caps().eager.min(1 << 18);
     for len in job.sizes().into_iter().filter(|&len| len <= longest) {
         for (mode, shape) in [(Mode::Standard, Shape::Run), (Mode::Ready, Shape::Strided)] {
-            let sends = [1, 2].map(|id| {
+            for id in [1, 2] {
+                // A device may take less until it knows that the peer has what was sent before,
+                // which it learns from an answer.
+                if len > job.caps().eager {
+                    let receive = job.receive(0, pattern(1, 7), Shape::Run, 0);
+                    let answer = job.send(Mode::Standard, Shape::Run, 1, 0, 7, 0, 0);
+                    job.sent(&answer);
+                    job.expect(&receive, 1, 7, 0, 0);
+                }
                 let send = job.send(mode, shape, 0, 1, 6, id, len);
                 job.sent(&send);
-                id
-            });
-            for id in sends {
+            }
+            for id in [1, 2] {
                 let receive = job.receive(1, pattern(0, 6), shape, len);
                 job.expect(&receive, 0, 6, id, len);
             }
