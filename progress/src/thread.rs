@@ -22,10 +22,10 @@ struct Counted(Cell<Option<(&'static Shared, &'static dyn ExitHook)>>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        let Some((shared, hook)) = self.0.get() else { return };
         // The child of a fork that exits has a copy of this value, but is not the thread.
         // SAFETY: takes no pointers.
-        let is_copy = unsafe { libc::gettid() } != ThreadId::this().0;
-        if let Some((shared, hook)) = self.0.get().filter(|_| !is_copy) {
+        if unsafe { libc::gettid() } == ThreadId::this().0 {
             shared.threads.fetch_sub(1, Ordering::Relaxed);
             hook.thread_ended(ThreadId::this());
         }
