@@ -168,6 +168,9 @@ pub(crate) struct DeadlockDetector {
     seen: Vec<Cycle>,
     /// Cycles that were reported.
     reported: Vec<Cycle>,
+    /// Which ranks had entered MPI_Finalize or ended at the last look, and since when all looks
+    /// found the same ones.
+    leaving: (Vec<bool>, Instant),
 }
 
 impl DeadlockDetector {
@@ -177,7 +180,12 @@ impl DeadlockDetector {
     /// Starts to watch.
     pub(crate) fn new(now: Instant) -> DeadlockDetector {
         let next = now + DeadlockDetector::INTERVAL;
-        DeadlockDetector { next, seen: Vec::new(), reported: Vec::new() }
+        DeadlockDetector {
+            next,
+            seen: Vec::new(),
+            reported: Vec::new(),
+            leaving: (Vec::new(), now),
+        }
     }
 
     /// Returns the time of the next [`DeadlockDetector::tick`].
@@ -196,7 +204,19 @@ impl DeadlockDetector {
             return None;
         }
         self.next = now + DeadlockDetector::INTERVAL;
-        let found = DeadlockDetector::look(lines);
+        let began = Instant::now();
+        let lines = lines();
+        let spread = began.elapsed();
+        let is_leaving = |line: &Option<RankLine>| {
+            let leaves =
+                |line: &RankLine| line.exit.is_some() || line.seen.state == RankState::Finalizing;
+            line.as_ref().is_some_and(leaves)
+        };
+        let leaving: Vec<bool> = lines.iter().map(is_leaving).collect();
+        if leaving != self.leaving.0 {
+            self.leaving = (leaving, Instant::now());
+        }
+        let found = DeadlockDetector::look(lines, spread);
         let before = std::mem::replace(&mut self.seen, found);
         let is_new = |cycle: &&Cycle| before.contains(cycle) && !self.reported.contains(cycle);
         let certain: Vec<Cycle> = self.seen.iter().filter(is_new).cloned().collect();
@@ -204,11 +224,13 @@ impl DeadlockDetector {
         Some(certain)
     }
 
+    /// Returns for how long no rank has entered MPI_Finalize or ended, as far as looks have found.
+    pub(crate) fn settled_for(&self) -> Duration {
+        self.leaving.1.elapsed()
+    }
+
     /// Returns the cycles of now. Only the processes of ranks in a cycle are looked at.
-    fn look(lines: impl FnOnce() -> Vec<Option<RankLine>>) -> Vec<Cycle> {
-        let began = Instant::now();
-        let mut lines = lines();
-        let spread = began.elapsed();
+    fn look(mut lines: Vec<Option<RankLine>>, spread: Duration) -> Vec<Cycle> {
         let find = |lines: &[Option<RankLine>]| {
             wait_graph::deadlocks(Readings { lines, spread, idle_for: Duration::ZERO })
         };

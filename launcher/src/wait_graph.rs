@@ -44,7 +44,8 @@ pub(crate) struct Readings<'a> {
     pub(crate) lines: &'a [Option<RankLine>],
     /// The longest time between the readings of two lines.
     pub(crate) spread: Duration,
-    /// The time for which no rank of the job was active, before any line was read.
+    /// The time for which no rank of the job was active, before any line was read, nor has entered
+    /// MPI_Finalize or ended.
     pub(crate) idle_for: Duration,
 }
 

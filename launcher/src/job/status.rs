@@ -10,7 +10,7 @@ use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::failure_policy::Exit;
 use crate::frames::{FromHost, HostTable};
 use crate::rank_table::{RankLine, rank_table};
-use crate::stall::{self, HostStall};
+use crate::stall::{self, DeadlockDetector, HostStall};
 use crate::wait_graph::{Conclusions, Readings};
 use crate::{process_state, wait_graph};
 
@@ -90,7 +90,10 @@ impl Job {
     /// Returns what follows from the lines of all ranks, which were read from `began` on.
     fn conclusions(&self, lines: &[RankLine], began: Instant) -> Conclusions {
         let all: Vec<_> = lines.iter().copied().map(Some).collect();
-        let (spread, idle_for) = (began.elapsed(), self.idle_for().unwrap_or_default());
+        let spread = began.elapsed();
+        // The stall is as old as its last check, and a rank may have sent and left since.
+        let settled = self.watch.deadlock.as_ref().map(DeadlockDetector::settled_for);
+        let idle_for = self.idle_for().unwrap_or_default().min(settled.unwrap_or_default());
         wait_graph::conclusions(Readings { lines: &all, spread, idle_for })
     }
 
