@@ -11,12 +11,13 @@
 use std::collections::BinaryHeap;
 
 use crate::call::{Call, Operation};
-use crate::machine::{LinkKind, Machine};
+use crate::machine::{LinkKind, Machine, Placement};
 use crate::time::{Link, Time};
 
 /// The least time of a call on a machine.
 pub fn lower_bound(machine: &Machine, call: &Call) -> Time {
-    if machine.ranks == 1 {
+    let is_empty = call.bytes == 0 && call.operation != Operation::Barrier;
+    if machine.ranks == 1 || is_empty {
         return Time::ZERO;
     }
     latency_bound(machine, call).max(byte_bound(machine, call)).max(work_bound(machine, call))
@@ -35,14 +36,39 @@ fn latency_bound(machine: &Machine, call: &Call) -> Time {
         | Operation::Alltoall
         | Operation::ReduceScatter => true,
     };
-    let network = machine.link(LinkKind::Switch);
-    let word = Word { link: network, bytes, ranks: machine.ranks_per_host, near: &near, from_all };
+    let network = network(machine);
+    let ranks = largest_host(machine);
+    let word = Word { link: &network, bytes, ranks, near: &near, from_all };
     let hosts = machine.used_hosts();
     // Hosts at other switches: on the way to each of them there is a longer link at least once.
     let elsewhere = hosts.saturating_sub(machine.hosts_per_switch);
     let longer = machine.link(LinkKind::Fabric).latency.0.saturating_sub(network.latency.0);
     let farthest = word.reaches(elsewhere) + Time(if elsewhere > 0 { longer } else { 0 });
     word.reaches(hosts - 1).max(farthest).max(near.all())
+}
+
+/// The least of each cost of the links between hosts that are in use.
+fn network(machine: &Machine) -> Link {
+    let (hosts, each) = (machine.used_hosts(), machine.hosts_per_switch);
+    let kinds = [(LinkKind::Switch, each > 1), (LinkKind::Fabric, hosts > each)];
+    let used = kinds.into_iter().filter(|(_, is_used)| *is_used).map(|(kind, _)| kind);
+    used.map(|kind| *machine.link(kind))
+        .reduce(Link::least)
+        .unwrap_or_else(|| *machine.link(LinkKind::Switch))
+}
+
+/// The least time for a byte that a rank copies within a host.
+fn copy_per_byte(machine: &Machine) -> f64 {
+    let kinds = [LinkKind::Cache, LinkKind::Package, LinkKind::Host];
+    kinds.map(|kind| machine.link(kind).per_byte).into_iter().fold(machine.copy_per_byte, f64::min)
+}
+
+/// The most ranks that a host has.
+fn largest_host(machine: &Machine) -> u32 {
+    match machine.placement {
+        Placement::Block => machine.ranks_per_host.min(machine.ranks),
+        Placement::RoundRobin => machine.ranks.div_ceil(machine.hosts),
+    }
 }
 
 /// Which part of the ranks of a host knows of something that one of them learns, at the most, from
@@ -203,7 +229,7 @@ impl Word<'_> {
 fn byte_bound(machine: &Machine, call: &Call) -> Time {
     let hosts = u64::from(machine.used_hosts());
     let ranks = u64::from(machine.ranks);
-    let on_host = u64::from(machine.ranks_per_host).min(ranks);
+    let on_host = u64::from(largest_host(machine));
     let elsewhere = ranks - on_host;
     let bytes = match call.operation {
         Operation::Barrier => 0,
@@ -216,7 +242,7 @@ fn byte_bound(machine: &Machine, call: &Call) -> Time {
         Operation::ReduceScatter => call.bytes * elsewhere,
     };
     if hosts > 1 {
-        let link = machine.link(LinkKind::Switch);
+        let link = network(machine);
         return link.latency + link.transfer(bytes);
     }
     let moved = match call.operation {
@@ -225,8 +251,7 @@ fn byte_bound(machine: &Machine, call: &Call) -> Time {
         // Receivers copy at the same time.
         _ => call.bytes,
     };
-    let rate = machine.copy_per_byte.min(machine.link(LinkKind::Cache).per_byte);
-    Time((moved as f64 * rate) as u64)
+    Time((moved as f64 * copy_per_byte(machine)) as u64)
 }
 
 /// The work of all processors, shared equally.
@@ -234,20 +259,20 @@ fn byte_bound(machine: &Machine, call: &Call) -> Time {
 /// Of P vectors, P - 1 are combined. Each rank obtains the result: through the adapter of its host,
 /// by copying, or by combining operands itself.
 fn work_bound(machine: &Machine, call: &Call) -> Time {
-    let (ranks, on_host) = (f64::from(machine.ranks), f64::from(machine.ranks_per_host));
+    let (ranks, hosts) = (f64::from(machine.ranks), f64::from(machine.used_hosts()));
     let others = (ranks - 1.0) / ranks * call.bytes as f64;
     let reduce = machine.reduce_per_byte;
-    let copy = machine.copy_per_byte.min(machine.link(LinkKind::Cache).per_byte);
+    let copy = copy_per_byte(machine);
     let (work, obtain) = match call.operation {
         Operation::Reduce => (reduce, 0.0),
         Operation::Allreduce => (reduce, copy.min(reduce)),
         Operation::Bcast => (0.0, copy),
         _ => return Time::ZERO,
     };
-    // While a rank copies a byte, the adapter brings so many to each rank of the host.
+    // While a rank copies a byte, the adapters bring so many for each rank.
     let adapter = match machine.used_hosts() {
         1 => 0.0,
-        _ => obtain / (machine.link(LinkKind::Switch).per_byte * on_host),
+        _ => obtain / (network(machine).per_byte * ranks / hosts),
     };
     Time((others * (work + obtain) / (1.0 + adapter)) as u64)
 }

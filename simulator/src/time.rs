@@ -67,6 +67,16 @@ pub struct Link {
 }
 
 impl Link {
+    /// A link that has the lesser of each cost.
+    pub fn least(self, other: Link) -> Link {
+        Link {
+            latency: self.latency.min(other.latency),
+            overhead: self.overhead.min(other.overhead),
+            gap: self.gap.min(other.gap),
+            per_byte: self.per_byte.min(other.per_byte),
+        }
+    }
+
     /// Time for which `bytes` occupy the link.
     pub fn occupied(&self, bytes: u64) -> Time {
         self.gap.max(self.transfer(bytes))
