@@ -188,10 +188,14 @@ fn the_same_call_takes_the_same_time_again() {
 
 #[test]
 fn what_would_take_for_ever_is_refused() {
-    let machine = machine(1024, 256, "");
+    let wide = machine(1024, 256, "");
     let call = Call::new(Operation::Alltoall, 8192);
-    let error = Simulation::new(&machine, call, &selection(), false).err().unwrap().to_string();
+    let error = Simulation::new(&wide, call, &selection(), false).err().unwrap().to_string();
     assert!(error.contains("are too many to simulate"), "{error}");
+    // The root alone has many.
+    let machine = machine(1024, 64, "");
+    let call = Call::new(Operation::Gather, 64 << 10);
+    assert!(Simulation::new(&machine, call, &selection(), false).is_ok());
 }
 
 #[test]
