@@ -82,7 +82,7 @@ struct Posted {
     data: Option<Vec<u8>>,
 }
 
-/// A message on its way between two hosts.
+/// A message between two hosts, from the time when it may leave until it has reached the other one.
 struct Crossing {
     ranks: (u32, u32),
     bytes: u64,
@@ -105,7 +105,7 @@ pub struct Simulation<'m> {
     library: Library,
     segments: Vec<Segment>,
     network: Network,
-    /// By their numbers; those of messages that have arrived are used again.
+    /// By their numbers; those of messages that have reached the other host are used again.
     crossing: Vec<Option<Crossing>>,
     free: Vec<u32>,
     pairs: FxHashMap<(u32, u32), Pair>,
@@ -236,6 +236,7 @@ impl<'m> Simulation<'m> {
                 return self.advance(rank);
             }
             Event::Sent(index) => state.strand_of(index).open -= 1,
+            Event::Leaves(crossing) => return self.cross(crossing),
             Event::Reached(crossing) => return self.receive(crossing),
             Event::Arrived(index, sent) => {
                 state.strand_of(index).open -= 1;
@@ -350,7 +351,7 @@ impl<'m> Simulation<'m> {
         let data = state.memory.as_mut().map(|memory| memory.read(&call, &message.span, None));
         let send = Posted { index, at: clock + link.latency, data };
         if is_eager && kind.is_inter_host() {
-            self.cross(Crossing { ranks: (rank, to), bytes, what: Ok(send) }, clock);
+            self.send_at(clock, Crossing { ranks: (rank, to), bytes, what: Ok(send) });
             return;
         }
         self.match_send((rank, to), send, bytes);
@@ -396,26 +397,35 @@ impl<'m> Simulation<'m> {
             // The receiver has the sender's request, and asks for the data.
             let asked = arrived + self.machine.link(kind).latency;
             let what = Err((recv.index, send.index));
-            let left = self.cross(Crossing { ranks: (from, to), bytes, what }, asked);
-            self.events.push(left, from, Event::Sent(send.index));
+            self.send_at(asked, Crossing { ranks: (from, to), bytes, what });
         } else {
             self.events.push(arrived, to, Event::Arrived(recv.index, send.index));
         }
     }
 
-    /// Sends a message to another host, from `start` on. Returns when it has left.
-    fn cross(&mut self, message: Crossing, start: Time) -> Time {
-        let (from, to) = message.ranks;
-        let link = self.machine.link(self.machine.link_kind(from, to));
-        let host = self.machine.host_of(from);
-        let (left, reached) = self.network.send(host, link, message.bytes, start);
+    /// Sends a message to another host once it is `at`: the adapter is for those that are there
+    /// first.
+    fn send_at(&mut self, at: Time, message: Crossing) {
         let number = self.free.pop().unwrap_or_else(|| {
             self.crossing.push(None);
             self.crossing.len() as u32 - 1
         });
+        let (from, _) = message.ranks;
         self.crossing[number as usize] = Some(message);
+        self.events.push(at, from, Event::Leaves(number));
+    }
+
+    /// A message is at the adapter of its host.
+    fn cross(&mut self, number: u32) {
+        let Some(message) = &self.crossing[number as usize] else { return };
+        let (from, to) = message.ranks;
+        let link = self.machine.link(self.machine.link_kind(from, to));
+        let host = self.machine.host_of(from);
+        let (left, reached) = self.network.send(host, link, message.bytes, self.now);
+        if let Err((_, send)) = message.what {
+            self.events.push(left, from, Event::Sent(send));
+        }
         self.events.push(reached, to, Event::Reached(number));
-        left
     }
 
     /// A message is at the adapter of the other host.

@@ -20,7 +20,9 @@ pub(crate) enum Event {
     Sent(u32),
     /// A message of its round has arrived; its numbers in the schedules of receiver and sender.
     Arrived(u32, u32),
-    /// A message with this number of those between hosts is at the rank's adapter.
+    /// A message with this number of those between hosts may leave by the adapter of its sender.
+    Leaves(u32),
+    /// It is at the adapter of its receiver.
     Reached(u32),
 }
 

@@ -14,17 +14,19 @@ struct Adapter {
 /// The adapters, and what went through them.
 pub(crate) struct Network {
     adapters: Vec<Adapter>,
+    /// The time of the last call.
+    now: Time,
 }
 
 impl Network {
     pub(crate) fn new(hosts: u32) -> Network {
-        Network { adapters: vec![Adapter::default(); hosts as usize] }
+        Network { adapters: vec![Adapter::default(); hosts as usize], now: Time::ZERO }
     }
 
     /// Sends `bytes` from a host, from `now` on. Returns when they have left, and when the first
     /// one is at the other host.
     pub(crate) fn send(&mut self, from: u32, link: &Link, bytes: u64, now: Time) -> (Time, Time) {
-        let adapter = &mut self.adapters[from as usize];
+        let adapter = self.adapter(from, now);
         let start = adapter.send_free.max(now);
         adapter.send_free = start + link.occupied(bytes);
         (start + link.transfer(bytes), start + link.latency)
@@ -33,10 +35,16 @@ impl Network {
     /// Receives `bytes` at a host, of which the first one is there `now`. Returns when all have
     /// arrived.
     pub(crate) fn receive(&mut self, to: u32, link: &Link, bytes: u64, now: Time) -> Time {
-        let adapter = &mut self.adapters[to as usize];
+        let adapter = self.adapter(to, now);
         let start = adapter.receive_free.max(now);
         adapter.receive_free = start + link.occupied(bytes);
         start + link.transfer(bytes)
+    }
+
+    fn adapter(&mut self, host: u32, now: Time) -> &mut Adapter {
+        debug_assert!(now >= self.now, "messages come in the order of their times");
+        self.now = now;
+        &mut self.adapters[host as usize]
     }
 }
 
