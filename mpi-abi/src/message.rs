@@ -336,7 +336,7 @@ pub(crate) unsafe fn sendrecv_replace(
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    let (mut copy, outgoing) = copied(&incoming);
+    let (mut copy, outgoing) = copied(&incoming)?;
     let received = message::sendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0);
     copy.clear();
     // SAFETY: the user passes MPI_STATUS_IGNORE or a status.
@@ -345,13 +345,12 @@ pub(crate) unsafe fn sendrecv_replace(
 
 /// Returns the packed bytes of a buffer, and a buffer over them. The vector must live until the
 /// send has completed.
-fn copied(data: &Buffer) -> (Vec<u8>, Buffer) {
-    let mut copy = vec![0; data.len() as usize];
-    data.pack(0, &mut copy);
+fn copied(data: &Buffer) -> Result<(Vec<u8>, Buffer)> {
+    let mut copy = data.packed()?;
     // SAFETY: the callers keep the vector until the send has completed; moving a
     // vector does not move its bytes.
     let memory = unsafe { fabric::UserBuf::new(copy.as_mut_ptr(), copy.len()) };
-    (copy, Buffer::contiguous(memory))
+    Ok((copy, Buffer::contiguous(memory)))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -393,7 +392,7 @@ pub(crate) unsafe fn isendrecv_replace(
 ) -> Result<()> {
     // SAFETY: the user's promise about the buffer, passed on.
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
-    let (copy, outgoing) = copied(&incoming);
+    let (copy, outgoing) = copied(&incoming)?;
     let copy = Some(copy.into_boxed_slice());
     let handle =
         message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, copy)?;

@@ -13,9 +13,9 @@
 
 use fabric::{Slot, UserBuf};
 
-use crate::Datatype;
 use crate::datatype::SignatureWord;
 use crate::datatype::copy::transfer;
+use crate::{Class, Datatype, Error, Result};
 
 /// Bytes staged at a time between two layouts with gaps.
 const STAGING_BYTES: usize = 8192;
@@ -190,6 +190,23 @@ impl Buffer {
                 self.move_typed::<true>(offset, out.as_mut_ptr(), out.len())
             },
         }
+    }
+
+    /// Returns the packed bytes; MPI_ERR_NO_MEM if there is no memory for them.
+    pub fn packed(&self) -> Result<Vec<u8>> {
+        let bytes = self.len();
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(bytes as usize).map_err(|_| {
+            Error::new(Class::NoMem, format!("out of memory: cannot copy {bytes} bytes"))
+        })?;
+        // SAFETY: the vector has space for as many bytes as this buffer has, and all of them are
+        // written before its length says so.
+        unsafe {
+            let memory = UserBuf::new(copy.as_mut_ptr(), bytes as usize);
+            Buffer::contiguous(memory).copy_from(self);
+            copy.set_len(bytes as usize);
+        }
+        Ok(copy)
     }
 
     /// Packs into a slot of a transport, like [`Buffer::pack`].
@@ -513,6 +530,17 @@ pub(crate) mod tests {
         assert!(buffer_of(&mut bytes, 0, 1, padded).memory().is_some());
         assert!(buffer_of(&mut bytes, 0, 2, padded).memory().is_none());
         assert!(Buffer::EMPTY.is_empty());
+    }
+
+    #[test]
+    fn a_copy_without_memory_for_it_is_an_error() {
+        let byte = Datatype::predefined(0x207).unwrap();
+        let column = Datatype::vector(Int, 3, 1, 2, byte).unwrap();
+        let mut bytes = [1, 2, 3, 4, 5];
+        assert_eq!(buffer_of(&mut bytes, 0, 1, &column).packed().unwrap(), [1, 3, 5]);
+        // SAFETY: the bytes are never accessed, since there is no memory for the copy.
+        let huge = Buffer::contiguous(unsafe { UserBuf::new(bytes.as_mut_ptr(), usize::MAX) });
+        assert_eq!(huge.packed().unwrap_err().class(), Class::NoMem);
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Attached {
     /// buffer.
     fn must_wait_for(&self, bytes: u64) -> bool {
         let Attachment::User(memory) = self.attachment else { return false };
-        let (size, space) = (memory.len() as u64, bytes + OVERHEAD);
+        let (size, space) = (memory.len() as u64, space_of(bytes));
         space <= size && self.gap(size, space).is_none()
     }
 
@@ -178,7 +178,7 @@ impl Attached {
         buffer: &Buffer,
     ) -> Result<()> {
         let bytes = buffer.len();
-        let space = bytes + OVERHEAD;
+        let space = space_of(bytes);
         match self.attachment {
             Attachment::None => Err(no_space(0, space)),
             Attachment::User(memory) => {
@@ -191,8 +191,7 @@ impl Attached {
                 Ok(())
             }
             Attachment::Automatic => {
-                let mut owned = vec![0; bytes as usize].into_boxed_slice();
-                buffer.pack(0, &mut owned);
+                let mut owned = buffer.packed()?.into_boxed_slice();
                 // SAFETY: the box stays in its entry until the engine has finished with the
                 // request, and moving the box does not move its bytes.
                 let memory = unsafe { UserBuf::new(owned.as_mut_ptr(), owned.len()) };
@@ -203,6 +202,12 @@ impl Attached {
             }
         }
     }
+}
+
+/// Returns what a message of so many bytes takes of the buffer. The size of a message may be as
+/// large as a number can be.
+fn space_of(bytes: u64) -> u64 {
+    bytes.saturating_add(OVERHEAD)
 }
 
 #[cold]

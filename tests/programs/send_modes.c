@@ -96,6 +96,22 @@ static void buffer_is_accounted(void)
     free(buffer);
 }
 
+/* Messages whose bytes no number counts, and messages for which there is no memory. */
+static void sizes_without_memory(void)
+{
+    enum { ATTACHED_BYTES = 100 + MPI_BSEND_OVERHEAD };
+    char buffer[ATTACHED_BYTES], *detached;
+    int size;
+    MPI_Buffer_attach(buffer, ATTACHED_BYTES);
+    RAISES(MPI_ERR_BUFFER, MPI_Bsend_c(buffer, (MPI_Count)1 << 61, MPI_DOUBLE, rank, 0, MPI_COMM_WORLD));
+    MPI_Buffer_detach(&detached, &size);
+    MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0);
+    RAISES(MPI_ERR_NO_MEM, MPI_Bsend_c(buffer, (MPI_Count)1 << 61, MPI_BYTE, rank, 0, MPI_COMM_WORLD));
+    MPI_Buffer_detach(&detached, &size);
+    RAISES(MPI_ERR_NO_MEM, MPI_Sendrecv_replace_c(buffer, (MPI_Count)1 << 61, MPI_BYTE, rank, 0, rank, 0, MPI_COMM_WORLD,
+                                                  MPI_STATUS_IGNORE));
+}
+
 /* The space of a message is free again as soon as its sender can know that it was received, by
    every protocol. */
 static void space_returns(int bytes)
@@ -141,6 +157,7 @@ int main(int argc, char **argv)
     MPI_Buffer_detach(&detached, &size);
     SAME(size, 4000000);
     free(buffer);
+    sizes_without_memory();
     if (ranks > 1)
         buffer_is_accounted();
     space_returns(300000);
