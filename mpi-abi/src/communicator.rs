@@ -99,12 +99,20 @@ pub(crate) unsafe fn comm_idup_with_info(
     request: *mut MPI_Request,
 ) -> Result<()> {
     not_null(newcomm)?;
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
     let hints = crate::info::optional(info)?;
     collective::add_rules(&hints)?;
     let (copy, pending) = communicator::iduplicate(comm.0)?;
-    crate::attribute::copy_comm_into(comm, MPI_Comm(copy))?;
-    with(|p| p.comm_mut(copy)?.set_first_hints(&hints))?;
-    // SAFETY: null is refused; other pointers are valid by the user's promise.
+    let finished = crate::attribute::copy_comm_into(comm, MPI_Comm(copy))
+        .and_then(|()| with(|p| p.comm_mut(copy)?.set_first_hints(&hints)));
+    if let Err(error) = finished {
+        // The other members agree with this one on the context id, as in MPI_Comm_dup.
+        with(|p| p.free_request(pending).and_then(|_| p.forget_comm(copy)))?;
+        return Err(error);
+    }
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe {
         put(newcomm, MPI_Comm(copy), "newcomm")?;
         put(request, MPI_Request(pending), "request")

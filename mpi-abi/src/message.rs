@@ -368,13 +368,16 @@ pub(crate) unsafe fn isendrecv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
     // SAFETY: the user's promise about both buffers, passed on.
     let (outgoing, incoming) = with(|p| unsafe {
         Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?))
     })?;
     let handle =
         message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, None)?;
-    // SAFETY: null is refused; any other pointer is valid by the user's promise.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -390,13 +393,16 @@ pub(crate) unsafe fn isendrecv_replace(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
     // SAFETY: the user's promise about the buffer, passed on.
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let (copy, outgoing) = copied(&incoming)?;
     let copy = Some(copy.into_boxed_slice());
     let handle =
         message::isendrecv(outgoing, dest, sendtag, incoming, source, recvtag, comm.0, copy)?;
-    // SAFETY: null is refused; any other pointer is valid by the user's promise.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -486,11 +492,14 @@ pub(crate) unsafe fn imrecv(
     message: *mut MPI_Message,
     request: *mut MPI_Request,
 ) -> Result<()> {
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
     let (into, taken) =
         unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
     let handle = message::imreceive(into, taken)?;
-    // SAFETY: null is refused; any other pointer is valid by the user's promise.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle), "request") }
 }
 
@@ -539,8 +548,11 @@ fn flush(owner: usize) -> Result<()> {
 }
 
 unsafe fn iflush(owner: usize, comm: usize, request: *mut MPI_Request) -> Result<()> {
+    if request.is_null() {
+        return Err(null_argument("request"));
+    }
     let handle = with(|p| p.requests.insert(runtime::Request::flush(comm, owner)));
-    // SAFETY: null is refused; any other pointer is valid by the user's promise.
+    // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle as usize), "request") }
 }
 

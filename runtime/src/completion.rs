@@ -243,7 +243,8 @@ impl Process {
             State::Rma(id) => self.core()?.stack.rma().0.detach(id),
             State::Collective(id) => {
                 self.core()?.collectives.detach(id);
-                // The agreement of MPI_Comm_idup still writes to its words.
+                // The collective still writes the words of an agreement. Its proposal stays: other
+                // members may use the segment that it names.
                 std::mem::forget(request.then);
             }
             State::Exchange(exchange) => {

@@ -104,6 +104,7 @@ static void copies(void)
 static void failing_callbacks(void)
 {
     MPI_Comm comm, twin = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
     int first = new_keyval(), second = new_keyval();
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_attr(comm, first, (void *)2);
@@ -112,6 +113,8 @@ static void failing_callbacks(void)
     deleted = 0;
     RAISES(MPI_ERR_DIMS, MPI_Comm_dup(comm, &twin));
     CHECK(deleted <= 1 && (deleted == 0 || last_deleted == 12), "%d copies were deleted, %d last", deleted, last_deleted);
+    RAISES(MPI_ERR_DIMS, MPI_Comm_idup(comm, &twin, &request));
+    CHECK(twin == MPI_COMM_NULL && request == MPI_REQUEST_NULL, "Comm_idup fails and returns handles");
     RAISES(MPI_ERR_TOPOLOGY, MPI_Comm_delete_attr(comm, second));
     SAME(value_of(comm, second), 4);
     RAISES(MPI_ERR_TOPOLOGY, MPI_Comm_set_attr(comm, second, (void *)6));

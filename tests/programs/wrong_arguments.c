@@ -89,6 +89,18 @@ static void requests_and_messages(void)
         RAISES(MPI_ERR_REQUEST, MPI_Wait(&garbage, MPI_STATUS_IGNORE));
         RAISES(MPI_ERR_REQUEST, MPI_Test(&garbage, &flag, MPI_STATUS_IGNORE));
     }
+    /* A call that fails for its last argument has begun nothing. */
+    more[0] = data[0] = 5;
+    RAISES(MPI_ERR_ARG, MPI_Isendrecv(data, 1, MPI_INT, MPI_PROC_NULL, 0, more, 1, MPI_INT, 0, 62, MPI_COMM_SELF, NULL));
+    RAISES(MPI_ERR_ARG, MPI_Isendrecv_replace(more, 1, MPI_INT, MPI_PROC_NULL, 0, 0, 62, MPI_COMM_SELF, NULL));
+    MPI_Isend(data + 1, 1, MPI_INT, 0, 62, MPI_COMM_SELF, &active);
+    MPI_Wait(&active, MPI_STATUS_IGNORE);
+    MPI_Mprobe(0, 62, MPI_COMM_SELF, &message, MPI_STATUS_IGNORE);
+    RAISES(MPI_ERR_ARG, MPI_Imrecv(more, 1, MPI_INT, &message, NULL));
+    CHECK(message != MPI_MESSAGE_NULL, "Imrecv fails and takes the message");
+    MPI_Mrecv(data + 2, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+    SAME(more[0], 5);
+    message = GARBAGE(MPI_Message, MPI_MESSAGE_NULL);
     MPI_Irecv(data, 1, MPI_INT, 0, 63, MPI_COMM_SELF, &active);
     RAISES(MPI_ERR_REQUEST, MPI_Start(&active)); /* not a persistent one */
     MPI_Cancel(&active);
