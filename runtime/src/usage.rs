@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use bootstrap::calls::Call;
@@ -20,15 +20,18 @@ struct Allowed {
     rank: u32,
     /// The thread that initialised.
     main: ThreadId,
-    /// The thread level provided, as the ABI numbers it.
-    level: i32,
+    /// The highest thread level provided so far, as the ABI numbers it.
+    level: AtomicI32,
 }
 
 static ALLOWED: OnceLock<Allowed> = OnceLock::new();
 
-/// Begins to check entries: the calling thread initialises with this thread level.
+/// Begins to check entries: the calling thread initialises with this thread level. A later
+/// initialisation may raise the level.
 pub(crate) fn begin(rank: u32, level: i32) {
-    let _ = ALLOWED.set(Allowed { rank, main: thread::current().id(), level });
+    let first = || Allowed { rank, main: thread::current().id(), level: AtomicI32::new(level) };
+    // Relaxed: a program that uses a higher level has waited for the call that provided it.
+    ALLOWED.get_or_init(first).level.fetch_max(level, Relaxed);
 }
 
 /// Checks the entry of the calling thread; `contended`: another thread was inside.
@@ -37,20 +40,21 @@ pub(crate) fn check_entry(contended: bool) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     let Some(Allowed { rank, main, level }) = ALLOWED.get() else { return };
     let [serialized, multiple] = [2048, 4096];
-    let name = match *level {
+    let level = level.load(Relaxed);
+    let name = match level {
         level if level >= multiple => return,
         level if level >= serialized => "MPI_THREAD_SERIALIZED",
         level if level > 0 => "MPI_THREAD_FUNNELED",
         _ => "MPI_THREAD_SINGLE",
     };
-    let is_wrong = if *level >= serialized { contended } else { thread::current().id() != *main };
+    let is_wrong = if level >= serialized { contended } else { thread::current().id() != *main };
     // The library's own thread.
     let is_ours = thread::current().name() == Some("mpi-progress");
     if !is_wrong || is_ours || REPORTED.swap(true, Relaxed) {
         return;
     }
     let call = current_call();
-    let what = if *level >= serialized {
+    let what = if level >= serialized {
         "two threads are in MPI at once"
     } else {
         "a thread that did not initialise MPI calls it"

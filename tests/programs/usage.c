@@ -1,6 +1,7 @@
 /* What `check.usage` names: operations that are not complete and objects that were not freed at
  * MPI_Finalize (`leftovers`), and a call of another thread below MPI_THREAD_SERIALIZED
- * (`threads`). A program without these is not named (`clean`). */
+ * (`threads`). A program without these is not named (`clean`, and `raised`: the level of a session
+ * is lower than that of MPI_Init_thread). */
 #include "check.h"
 #include <pthread.h>
 
@@ -17,7 +18,18 @@ int main(int argc, char **argv)
     MPI_Datatype type;
     int data[2], size, wrong = argc > 1 && !strcmp(argv[1], "leftovers");
     pthread_t thread;
-    MPI_Init(&argc, &argv);
+    if (argc > 1 && !strcmp(argv[1], "raised")) {
+        MPI_Session session;
+        MPI_Info info;
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "thread_level", "MPI_THREAD_SINGLE");
+        MPI_Session_init(info, MPI_ERRORS_ARE_FATAL, &session);
+        MPI_Info_free(&info);
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &size);
+        MPI_Session_finalize(&session);
+    } else {
+        MPI_Init(&argc, &argv);
+    }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_name(comm, "halo");
@@ -30,7 +42,7 @@ int main(int argc, char **argv)
         MPI_Comm_free(&comm);
         MPI_Type_free(&type);
     }
-    if (argc > 1 && !strcmp(argv[1], "threads")) {
+    if (argc > 1 && (!strcmp(argv[1], "threads") || !strcmp(argv[1], "raised"))) {
         pthread_create(&thread, NULL, call, &size);
         pthread_join(thread, NULL);
     }
