@@ -8,7 +8,7 @@ use objects::{Class, Datatype, Error, Info, Result};
 use runtime::with;
 
 use crate::abi::*;
-use crate::args::{null_argument, put};
+use crate::args::{not_null, put};
 use crate::constants::*;
 use crate::info::{copy_of, store};
 
@@ -109,9 +109,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
         [(1, logical_true, "logical_true"), (0, logical_false, "logical_false")]
     {
         let value = logical_bytes(logical_size, value)?;
-        if logical.is_null() {
-            return Err(null_argument(name));
-        }
+        not_null(logical, name)?;
         // SAFETY: not null, therefore the user's LOGICAL of `logical_size` bytes.
         unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), logical.cast(), value.len()) };
     }
@@ -129,9 +127,7 @@ pub(crate) unsafe fn abi_set_fortran_booleans(
         [(1, logical_true, "logical_true"), (0, logical_false, "logical_false")]
     {
         let ours = logical_bytes(logical_size, value)?;
-        if logical.is_null() {
-            return Err(null_argument(name));
-        }
+        not_null(logical, name)?;
         // SAFETY: not null, therefore the user's LOGICAL of `logical_size` bytes.
         let given = unsafe { std::slice::from_raw_parts(logical.cast::<u8>(), ours.len()) };
         if given != ours {

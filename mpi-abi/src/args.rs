@@ -130,9 +130,7 @@ pub(crate) unsafe fn put_status(to: *mut Status, status: &Status) {
 /// `to` is null or valid for a write.
 #[inline]
 pub(crate) unsafe fn put<T>(to: *mut T, value: T, name: &str) -> Result<()> {
-    if to.is_null() {
-        return Err(null_argument(name));
-    }
+    not_null(to, name)?;
     // SAFETY: not null, therefore valid by the caller's promise.
     unsafe { to.write(value) };
     Ok(())
@@ -181,4 +179,10 @@ pub(crate) unsafe fn requests<'a>(first: *mut MPI_Request, len: c_int) -> Result
 #[cold]
 pub(crate) fn null_argument(name: &str) -> Error {
     Error::new(Class::Arg, format!("{name} is a null pointer"))
+}
+
+/// Refuses a required pointer that is null.
+#[inline]
+pub(crate) fn not_null<T>(pointer: *const T, name: &str) -> Result<()> {
+    if pointer.is_null() { Err(null_argument(name)) } else { Ok(()) }
 }

@@ -16,7 +16,7 @@ use crate::abi::{
     MPI_Datatype, MPI_Delete_function, MPI_Type_copy_attr_function, MPI_Type_delete_attr_function,
     MPI_Win, MPI_Win_copy_attr_function, MPI_Win_delete_attr_function,
 };
-use crate::args::{null_argument, put};
+use crate::args::{not_null, put};
 use crate::constants::{
     MPI_APPNUM, MPI_HOST, MPI_IO, MPI_KEYVAL_INVALID, MPI_LASTUSEDCODE, MPI_PROC_NULL, MPI_TAG_UB,
     MPI_UNIVERSE_SIZE, MPI_WIN_BASE, MPI_WIN_CREATE_FLAVOR, MPI_WIN_DISP_UNIT, MPI_WIN_MODEL,
@@ -136,9 +136,7 @@ unsafe fn create_keyval(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    if keyval.is_null() {
-        return Err(null_argument("keyval"));
-    }
+    not_null(keyval, "keyval")?;
     let copy = match copy {
         0 => CopyFunction::Null,
         1 => CopyFunction::Dup,
@@ -165,9 +163,7 @@ unsafe fn create_keyval(
 }
 
 unsafe fn free_keyval(owner: Owner, keyval: *mut c_int) -> Result<()> {
-    if keyval.is_null() {
-        return Err(null_argument("keyval"));
-    }
+    not_null(keyval, "keyval")?;
     // SAFETY: not null, and valid by the user's promise.
     let number = unsafe { *keyval };
     with(|p| p.tables.keyvals.free(owner, number))?;

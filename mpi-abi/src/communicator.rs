@@ -12,7 +12,7 @@ use runtime::split::{self, SplitBy};
 use runtime::{block_on, collective, communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request};
-use crate::args::{UNDEFINED, null_argument, put};
+use crate::args::{UNDEFINED, not_null, put};
 use crate::constants::{
     MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED,
     MPI_COMM_TYPE_SHARED, MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL,
@@ -27,11 +27,6 @@ pub(super) unsafe fn store(newcomm: *mut MPI_Comm, comm: Option<Comm>) -> Result
     let handle = comm.map_or(predefined::COMM_NULL, |comm| with(|p| p.comms.insert(comm)) as usize);
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(newcomm, MPI_Comm(handle), "newcomm") }
-}
-
-/// Refuses a null pointer before the call waits for other processes.
-pub(crate) fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
-    if newcomm.is_null() { Err(null_argument("newcomm")) } else { Ok(()) }
 }
 
 pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
@@ -61,7 +56,7 @@ pub(crate) unsafe fn comm_compare(
 }
 
 pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "newcomm")?;
     let mut copy = communicator::duplicate(comm.0)?;
     crate::attribute::copy_comm(comm, &mut copy)?;
     // SAFETY: checked not to be null; valid by the user's promise.
@@ -73,7 +68,7 @@ pub(crate) unsafe fn comm_dup_with_info(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "newcomm")?;
     let hints = crate::info::optional(info)?;
     collective::add_rules(&hints)?;
     let mut copy = communicator::duplicate(comm.0)?;
@@ -98,10 +93,8 @@ pub(crate) unsafe fn comm_idup_with_info(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    not_null(newcomm)?;
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(newcomm, "newcomm")?;
+    not_null(request, "request")?;
     let hints = crate::info::optional(info)?;
     collective::add_rules(&hints)?;
     let (copy, pending) = communicator::iduplicate(comm.0)?;
@@ -124,7 +117,7 @@ pub(crate) unsafe fn comm_create(
     group: MPI_Group,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "newcomm")?;
     let group = with(|p| p.group(group.0))?;
     let made = communicator::create(comm.0, &group)?;
     // SAFETY: checked not to be null; valid by the user's promise.
@@ -137,7 +130,7 @@ pub(crate) unsafe fn comm_create_group(
     tag: c_int,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "newcomm")?;
     if tag < 0 {
         return Err(Error::new(Class::Tag, format!("invalid tag {tag}: must not be negative")));
     }
@@ -153,7 +146,7 @@ pub(crate) unsafe fn comm_split(
     key: c_int,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "newcomm")?;
     let color = match color {
         UNDEFINED => None,
         color => Some(u32::try_from(color).map_err(|_| {
@@ -197,7 +190,7 @@ pub(crate) unsafe fn comm_create_from_group(
 ) -> Result<()> {
     let handler = crate::errhandler::attachable(errhandler, Raiser::Comm)?;
     let make = || {
-        not_null(newcomm)?;
+        not_null(newcomm, "newcomm")?;
         let hints = crate::info::optional(info)?;
         // SAFETY: null is refused; any other string is terminated, by the user's promise.
         let tag = unsafe { text(stringtag, "stringtag")? };
@@ -252,7 +245,7 @@ pub(crate) unsafe fn comm_split_type(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "newcomm")?;
     let hints = crate::info::optional(info)?;
     let split_by = split_by(split_type, &hints)?;
     collective::add_rules(&hints)?;
@@ -281,9 +274,7 @@ pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> 
 }
 
 pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
-    if comm.is_null() {
-        return Err(null_argument("comm"));
-    }
+    not_null(comm, "comm")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *comm };
     with(|p| p.comm(handle.0).map(|_| ()))?;
@@ -301,9 +292,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
 /// Frees the communicator like MPI_Comm_free, when all operations on it are complete (MPI-5.0
 /// §11.10.4).
 pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
-    if comm.is_null() {
-        return Err(null_argument("comm"));
-    }
+    not_null(comm, "comm")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *comm };
     let context = with(|p| p.comm(handle.0).map(objects::Comm::context))?;

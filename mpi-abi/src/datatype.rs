@@ -11,7 +11,7 @@ use objects::{Class, Datatype, Error, Result};
 use runtime::{predefined, with};
 
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype};
-use crate::args::{checked_count, null_argument, put, slice};
+use crate::args::{checked_count, not_null, put, slice};
 use crate::constants::{
     MPI_TYPECLASS_COMPLEX, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL, MPI_UNDEFINED,
     MPIX_TYPECLASS_LOGICAL,
@@ -57,9 +57,7 @@ unsafe fn derive(
     newtype: *mut MPI_Datatype,
     make: impl FnOnce(&Datatype) -> Result<Datatype>,
 ) -> Result<()> {
-    if newtype.is_null() {
-        return Err(null_argument("newtype"));
-    }
+    not_null(newtype, "newtype")?;
     let made = make(&object(oldtype)?)?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newtype, handle_of(made), "newtype") }
@@ -70,9 +68,7 @@ unsafe fn store(
     newtype: *mut MPI_Datatype,
     datatype: impl FnOnce() -> Result<Datatype>,
 ) -> Result<()> {
-    if newtype.is_null() {
-        return Err(null_argument("newtype"));
-    }
+    not_null(newtype, "newtype")?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(newtype, handle_of(datatype()?), "newtype") }
 }
@@ -380,9 +376,7 @@ pub(crate) unsafe fn type_create_resized_c(
 /// Duplicates a datatype. The copy functions of attributes run when the duplicate has its handle;
 /// if one fails, the duplicate is freed.
 pub(crate) unsafe fn type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> Result<()> {
-    if newtype.is_null() {
-        return Err(null_argument("newtype"));
-    }
+    not_null(newtype, "newtype")?;
     let handle = handle_of(object(oldtype)?.dup()?);
     if let Err(error) = crate::attribute::copy_type_into(oldtype, handle) {
         let _ = with(|p| p.tables.datatypes.remove(handle.0 as u64));
@@ -393,9 +387,7 @@ pub(crate) unsafe fn type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype)
 }
 
 pub(crate) unsafe fn type_commit(datatype: *mut MPI_Datatype) -> Result<()> {
-    if datatype.is_null() {
-        return Err(null_argument("datatype"));
-    }
+    not_null(datatype, "datatype")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *datatype };
     with(|p| p.datatype(handle.0).map(Datatype::commit))
@@ -403,9 +395,7 @@ pub(crate) unsafe fn type_commit(datatype: *mut MPI_Datatype) -> Result<()> {
 
 /// Frees a datatype. Operations in progress and datatypes made from it keep what they need.
 pub(crate) unsafe fn type_free(datatype: *mut MPI_Datatype) -> Result<()> {
-    if datatype.is_null() {
-        return Err(null_argument("datatype"));
-    }
+    not_null(datatype, "datatype")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *datatype };
     let object = object(handle)?;
@@ -428,9 +418,7 @@ pub(crate) unsafe fn type_get_value_index(
     pair_type: *mut MPI_Datatype,
 ) -> Result<()> {
     let (value, index) = (object(value_type)?, object(index_type)?);
-    if pair_type.is_null() {
-        return Err(null_argument("pair_type"));
-    }
+    not_null(pair_type, "pair_type")?;
     let pair = Datatype::value_index(&value, &index);
     let handle = pair.map_or(MPI_Datatype(predefined::DATATYPE_NULL), handle_of);
     // SAFETY: not null, and valid by the user's promise.

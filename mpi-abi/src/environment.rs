@@ -6,7 +6,7 @@ use objects::{Class, Error, Info, Result};
 use runtime::hardware::{self, Resource};
 
 use crate::abi::{MPI_Aint, MPI_Info};
-use crate::args::{null_argument, put};
+use crate::args::{not_null, put};
 
 /// Alignment of MPI_Alloc_mem in bytes: a cache line, and enough for any vector type.
 const ALIGNMENT: usize = 64;
@@ -16,9 +16,7 @@ pub(crate) unsafe fn alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_v
         Error::new(Class::Arg, format!("invalid size {size}: must not be negative"))
     })?;
     let alignment = alignment(&crate::info::optional(info)?)?;
-    if baseptr.is_null() {
-        return Err(null_argument("baseptr"));
-    }
+    not_null(baseptr, "baseptr")?;
     let mut memory = std::ptr::null_mut();
     // SAFETY: `memory` is ours; alignment is a power of two.
     if unsafe { libc::posix_memalign(&mut memory, alignment, size.max(1)) } != 0 {

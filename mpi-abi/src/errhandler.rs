@@ -7,7 +7,7 @@ use objects::{Class, Errhandler, Error, Result, error_codes};
 use runtime::{RaiseOn, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session};
-use crate::args::{null_argument, put};
+use crate::args::{not_null, null_argument, put};
 use crate::constants::MPI_MAX_ERROR_STRING;
 use crate::text::{put_text, text};
 
@@ -109,9 +109,7 @@ pub(crate) unsafe fn errhandler_get(comm: MPI_Comm, errhandler: *mut MPI_Errhand
 }
 
 pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<()> {
-    if errhandler.is_null() {
-        return Err(null_argument("errhandler"));
-    }
+    not_null(errhandler, "errhandler")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *errhandler };
     with(|p| p.errhandler(handle.0).map(|_| ()))?;

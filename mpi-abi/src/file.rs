@@ -8,7 +8,7 @@ use objects::{Class, Error, Result};
 use runtime::{files, with};
 
 use crate::abi::{MPI_Aint, MPI_Comm, MPI_Datatype, MPI_File, MPI_Group, MPI_Info, MPI_Offset};
-use crate::args::{null_argument, put};
+use crate::args::{not_null, null_argument, put};
 use crate::constants::{
     MPI_DISPLACEMENT_CURRENT, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING, MPI_SEEK_CUR, MPI_SEEK_END,
     MPI_SEEK_SET,
@@ -40,9 +40,7 @@ pub(crate) unsafe fn file_open(
 }
 
 pub(crate) unsafe fn file_close(fh: *mut MPI_File) -> Result<()> {
-    if fh.is_null() {
-        return Err(null_argument("fh"));
-    }
+    not_null(fh, "fh")?;
     // SAFETY: not null, and valid by the user's promise.
     files::close(unsafe { &mut (*fh).0 })
 }

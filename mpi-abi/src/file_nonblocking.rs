@@ -13,7 +13,7 @@ use objects::Result;
 use runtime::files;
 
 use crate::abi::{MPI_Count, MPI_Datatype, MPI_File, MPI_Offset, MPI_Request};
-use crate::args::{null_argument, put};
+use crate::args::{not_null, put};
 use crate::file_access::user_data;
 
 /// Starts an access and stores its request.
@@ -23,9 +23,7 @@ unsafe fn start(
     data: Result<UserData>,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     let pending = files::file(fh.0)?.start(how.0, how.1, how.2, data)?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(request, MPI_Request(files::request(fh.0, pending)), "request") }

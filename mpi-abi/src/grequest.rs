@@ -11,7 +11,7 @@ use crate::abi::{
     MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function,
     MPI_Request,
 };
-use crate::args::{null_argument, put};
+use crate::args::{not_null, null_argument, put};
 
 pub(crate) unsafe fn grequest_start(
     query_fn: Option<MPI_Grequest_query_function>,
@@ -23,9 +23,7 @@ pub(crate) unsafe fn grequest_start(
     let query = query_fn.ok_or_else(|| null_argument("query_fn"))?;
     let free = free_fn.ok_or_else(|| null_argument("free_fn"))?;
     let cancel = cancel_fn.ok_or_else(|| null_argument("cancel_fn"))?;
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     let generalized =
         Generalized { query, free, cancel, extra_state, complete: false, freed: false };
     let handle = with(|p| {

@@ -6,7 +6,7 @@ use objects::{Class, Error, Group, Result};
 use runtime::{GroupObject, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Group};
-use crate::args::{UNDEFINED, checked_count, null_argument, put, slice, slice_mut};
+use crate::args::{UNDEFINED, checked_count, not_null, put, slice, slice_mut};
 use crate::constants::{MPI_IDENT, MPI_PROC_NULL, MPI_SIMILAR, MPI_UNEQUAL};
 
 /// Stores the handle of a new group, which comes from `session` (0: the world model); an empty
@@ -15,9 +15,7 @@ use crate::constants::{MPI_IDENT, MPI_PROC_NULL, MPI_SIMILAR, MPI_UNEQUAL};
 /// # Safety
 /// `newgroup` is null or valid for a write.
 pub(super) unsafe fn store(newgroup: *mut MPI_Group, members: Group, session: usize) -> Result<()> {
-    if newgroup.is_null() {
-        return Err(null_argument("newgroup"));
-    }
+    not_null(newgroup, "newgroup")?;
     let handle = if members.is_empty() {
         predefined::GROUP_EMPTY
     } else {
@@ -219,9 +217,7 @@ pub(crate) unsafe fn group_range_excl(
 }
 
 pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
-    if group.is_null() {
-        return Err(null_argument("group"));
-    }
+    not_null(group, "group")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *group };
     self::group(handle)?;

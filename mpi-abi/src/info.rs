@@ -7,7 +7,7 @@ use objects::{Class, Error, Info, Result};
 use runtime::{Process, bad_handle, bad_predefined, predefined, with};
 
 use crate::abi::MPI_Info;
-use crate::args::{null_argument, put};
+use crate::args::{not_null, null_argument, put};
 
 /// Returns a copy of the info object of a handle. MPI_ERR_INFO for any other value.
 pub(crate) fn copy_of(p: &mut Process, info: MPI_Info) -> Result<Info> {
@@ -38,9 +38,7 @@ pub(crate) fn optional(info: MPI_Info) -> Result<Info> {
 /// # Safety
 /// `info` is null or valid for a write.
 pub(crate) unsafe fn store(info: *mut MPI_Info, object: Info) -> Result<()> {
-    if info.is_null() {
-        return Err(null_argument("info"));
-    }
+    not_null(info, "info")?;
     let handle = with(|p| p.tables.infos.insert(object)) as usize;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(info, MPI_Info(handle), "info") }
@@ -48,9 +46,7 @@ pub(crate) unsafe fn store(info: *mut MPI_Info, object: Info) -> Result<()> {
 
 /// Returns the user's string as bytes.
 unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
-    if text.is_null() {
-        return Err(null_argument(name));
-    }
+    not_null(text, name)?;
     // SAFETY: not null, therefore a terminated string.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
@@ -94,9 +90,7 @@ pub(crate) unsafe fn info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> Result<
 }
 
 pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {
-    if info.is_null() {
-        return Err(null_argument("info"));
-    }
+    not_null(info, "info")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *info };
     change(handle, |_| Ok(()))?;
@@ -136,9 +130,7 @@ pub(crate) unsafe fn info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char)
 
 /// Writes bytes and a terminator.
 unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Result<()> {
-    if to.is_null() {
-        return Err(null_argument("the buffer for the result"));
-    }
+    not_null(to, "the buffer for the result")?;
     // SAFETY: the caller vouches for the capacity.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len());

@@ -7,8 +7,8 @@ use objects::{Class, Error, Result};
 use runtime::{intercomm, with};
 
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info};
-use crate::args::put;
-use crate::communicator::{finish_from_group, not_null, store};
+use crate::args::{not_null, put};
+use crate::communicator::{finish_from_group, store};
 use crate::text::text;
 
 pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
@@ -66,7 +66,7 @@ pub(crate) unsafe fn intercomm_create(
     tag: c_int,
     newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newintercomm)?;
+    not_null(newintercomm, "newintercomm")?;
     let made =
         intercomm::create(local_comm.0, leader(local_leader)?, (peer_comm.0, remote_leader), tag)?;
     // SAFETY: checked not to be null; valid by the user's promise.
@@ -78,7 +78,7 @@ pub(crate) unsafe fn intercomm_merge(
     high: c_int,
     newintracomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newintracomm)?;
+    not_null(newintracomm, "newintracomm")?;
     let made = intercomm::merge(intercomm.0, high != 0)?;
     // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newintracomm, Some(made)) }
@@ -96,7 +96,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
 ) -> Result<()> {
     let handler = crate::errhandler::attachable(errhandler, Raiser::Comm)?;
     let make = || {
-        not_null(newintercomm)?;
+        not_null(newintercomm, "newintercomm")?;
         let hints = crate::info::optional(info)?;
         // SAFETY: null is refused; any other string is terminated, by the user's promise.
         let tag = unsafe { text(stringtag, "stringtag")? };

@@ -10,7 +10,7 @@ use objects::{Result, Status, Table};
 use runtime::{Process, with};
 
 use crate::abi::*;
-use crate::args::null_argument;
+use crate::args::not_null;
 use crate::constants::*;
 
 /// The first number that is not a predefined handle.
@@ -171,12 +171,8 @@ unsafe fn copy_status(
     from_name: &str,
     to_name: &str,
 ) -> Result<()> {
-    if from.is_null() {
-        return Err(null_argument(from_name));
-    }
-    if to.is_null() {
-        return Err(null_argument(to_name));
-    }
+    not_null(from, from_name)?;
+    not_null(to, to_name)?;
     // SAFETY: both are not null; any eight numbers are a status.
     unsafe { to.write(*from) };
     Ok(())

@@ -8,7 +8,7 @@ use runtime::bsend::{Attachment, PROCESS};
 use runtime::{SendMode, message, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Message, MPI_Request, MPI_Session};
-use crate::args::{buffer, null_argument, put, put_status};
+use crate::args::{buffer, not_null, null_argument, put, put_status};
 use crate::convert::CountOut;
 
 /// Sends and waits; the four blocking sends differ only in the mode.
@@ -39,9 +39,7 @@ unsafe fn isend_as(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about the buffer, passed on.
     let handle =
         message::isend(mode, |p| unsafe { buffer(p, buf, count, datatype) }, dest, tag, comm.0)?;
@@ -59,9 +57,7 @@ unsafe fn send_init_as(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about the buffer, passed on.
     let data = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let handle = message::send_init(mode, data, dest, tag, comm.0)?;
@@ -269,9 +265,7 @@ pub(crate) unsafe fn irecv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about the buffer, passed on.
     let handle =
         message::ireceive(|p| unsafe { buffer(p, buf, count, datatype) }, source, tag, comm.0)?;
@@ -288,9 +282,7 @@ pub(crate) unsafe fn recv_init(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about the buffer, passed on.
     let into = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let handle = message::receive_init(into, source, tag, comm.0)?;
@@ -368,9 +360,7 @@ pub(crate) unsafe fn isendrecv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about both buffers, passed on.
     let (outgoing, incoming) = with(|p| unsafe {
         Ok((buffer(p, sendbuf, sendcount, sendtype)?, buffer(p, recvbuf, recvcount, recvtype)?))
@@ -393,9 +383,7 @@ pub(crate) unsafe fn isendrecv_replace(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about the buffer, passed on.
     let incoming = with(|p| unsafe { buffer(p, buf, count, datatype) })?;
     let (copy, outgoing) = copied(&incoming)?;
@@ -492,9 +480,7 @@ pub(crate) unsafe fn imrecv(
     message: *mut MPI_Message,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: the user's promise about the buffer, passed on; null is refused.
     let (into, taken) =
         unsafe { (with(|p| buffer(p, buf, count, datatype))?, take_message(message)?) };
@@ -505,9 +491,7 @@ pub(crate) unsafe fn imrecv(
 
 /// Reads the message handle and leaves MPI_MESSAGE_NULL.
 unsafe fn take_message(message: *mut MPI_Message) -> Result<usize> {
-    if message.is_null() {
-        return Err(null_argument("message"));
-    }
+    not_null(message, "message")?;
     // SAFETY: not null, and valid by the user's promise.
     Ok(unsafe { message.replace(MPI_Message(runtime::predefined::MESSAGE_NULL)) }.0)
 }
@@ -548,9 +532,7 @@ fn flush(owner: usize) -> Result<()> {
 }
 
 unsafe fn iflush(owner: usize, comm: usize, request: *mut MPI_Request) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     let handle = with(|p| p.requests.insert(runtime::Request::flush(comm, owner)));
     // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { put(request, MPI_Request(handle as usize), "request") }

@@ -14,7 +14,7 @@ use runtime::{Process, with};
 
 use self::at_once::{alike, combine_now, equal, get_accumulate_now, one_element, swapped};
 use crate::abi::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Win};
-use crate::args::{buffer, checked_count, null_argument, put as store};
+use crate::args::{buffer, checked_count, not_null, put as store};
 use crate::constants::{
     MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED, MPI_MODE_NOCHECK, MPI_MODE_NOPRECEDE, MPI_MODE_NOPUT,
     MPI_MODE_NOSTORE, MPI_MODE_NOSUCCEED, MPI_PROC_NULL,
@@ -94,9 +94,7 @@ unsafe fn start_wanted(
     request: *mut MPI_Request,
     access: impl FnOnce(&Process) -> Result<Access>,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     let handle = access::start(win.0, true, |p| {
         let access = access(p)?;
         Ok(target.place(p)?.map(|place| (access, place)))
@@ -570,9 +568,7 @@ pub(crate) unsafe fn win_wait(win: MPI_Win) -> Result<()> {
 }
 
 pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
-    if flag.is_null() {
-        return Err(null_argument("flag"));
-    }
+    not_null(flag, "flag")?;
     let has_ended = sync::test_exposure(win.0)?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { store(flag, has_ended.into(), "flag") }

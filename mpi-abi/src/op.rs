@@ -8,12 +8,10 @@ use objects::{Class, Error, Op, Result};
 use runtime::{predefined, with};
 
 use crate::abi::{MPI_Count, MPI_Datatype, MPI_Op, MPI_User_function, MPI_User_function_c};
-use crate::args::{buffer, null_argument, put};
+use crate::args::{buffer, not_null, null_argument, put};
 
 unsafe fn create(function: UserFunction, commute: c_int, op: *mut MPI_Op) -> Result<()> {
-    if op.is_null() {
-        return Err(null_argument("op"));
-    }
+    not_null(op, "op")?;
     // SAFETY: the user promises that the function takes the datatypes that it is
     // used with (MPI-5.0 §6.9.5).
     let made = unsafe { UserOp::new(function, commute != 0) };
@@ -59,9 +57,7 @@ pub(crate) unsafe fn op_create_c(
 
 /// Frees an operation. Collectives in progress keep it until they complete.
 pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
-    if op.is_null() {
-        return Err(null_argument("op"));
-    }
+    not_null(op, "op")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *op };
     let object = with(|p| p.op(handle.0))?;

@@ -6,7 +6,7 @@ use objects::{Class, Error, Result};
 use runtime::{partitioned, with};
 
 use crate::abi::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Info, MPI_Request};
-use crate::args::{buffer, null_argument, put, slice};
+use crate::args::{buffer, not_null, put, slice};
 use crate::info::optional;
 
 /// Returns the elements of all partitions.
@@ -32,9 +32,7 @@ pub(crate) unsafe fn psend_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     let elements = all_elements(partitions, count)?;
     optional(info)?;
     // SAFETY: the user's promise about the buffer, passed on.
@@ -55,9 +53,7 @@ pub(crate) unsafe fn precv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     let elements = all_elements(partitions, count)?;
     optional(info)?;
     // SAFETY: the user's promise about the buffer, passed on.

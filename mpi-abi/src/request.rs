@@ -10,14 +10,12 @@ use runtime::wait_test::{self, Any};
 use runtime::{message, predefined, with};
 
 use crate::abi::{MPI_Count, MPI_Datatype, MPI_Request};
-use crate::args::{UNDEFINED, null_argument, put, put_status, requests, slice_mut};
+use crate::args::{UNDEFINED, not_null, null_argument, put, put_status, requests, slice_mut};
 use crate::convert::CountOut;
 
 /// Returns the user's request handle for reading and writing.
 unsafe fn one<'a>(request: *mut MPI_Request) -> Result<&'a mut usize> {
-    if request.is_null() {
-        return Err(null_argument("request"));
-    }
+    not_null(request, "request")?;
     // SAFETY: not null, therefore the user's pointer; `MPI_Request` is a transparent `usize`.
     Ok(unsafe { &mut *request.cast::<usize>() })
 }

@@ -8,7 +8,7 @@ use runtime::session::{self, PSETS};
 use runtime::{predefined, with};
 
 use crate::abi::{MPI_Errhandler, MPI_Group, MPI_Info, MPI_Session};
-use crate::args::{null_argument, put, slice_mut};
+use crate::args::{not_null, null_argument, put, slice_mut};
 use crate::info_env::{level_named, thread_level};
 use crate::text::text;
 
@@ -22,9 +22,7 @@ pub(crate) unsafe fn session_init(
 ) -> Result<()> {
     let handler = crate::errhandler::attachable(errhandler, Raiser::Session)?;
     let open = || {
-        if session.is_null() {
-            return Err(null_argument("session"));
-        }
+        not_null(session, "session")?;
         let level = crate::info::optional(info)?.value(THREAD_LEVEL)?.and_then(level_named);
         let handle = session::init(handler, level)?;
         // SAFETY: not null, and valid by the user's promise.
@@ -35,9 +33,7 @@ pub(crate) unsafe fn session_init(
 }
 
 pub(crate) unsafe fn session_finalize(session: *mut MPI_Session) -> Result<()> {
-    if session.is_null() {
-        return Err(null_argument("session"));
-    }
+    not_null(session, "session")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *session };
     session::finalize(handle.0)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use objects::Result;
 
-use crate::args::{null_argument, put};
+use crate::args::{not_null, put};
 
 /// Writes `text` and its length into the user's buffer of `capacity` characters, terminator
 /// included. Longer text is truncated at a character boundary.
@@ -21,9 +21,7 @@ pub(crate) unsafe fn put_text(
     resultlen: *mut c_int,
     text: &str,
 ) -> Result<()> {
-    if buffer.is_null() {
-        return Err(null_argument("the buffer for the result"));
-    }
+    not_null(buffer, "the buffer for the result")?;
     let mut len = text.len().min(capacity as usize - 1);
     while !text.is_char_boundary(len) {
         len -= 1;
@@ -41,9 +39,7 @@ pub(crate) unsafe fn put_text(
 /// # Safety
 /// `text` is null or a terminated string that outlives the result.
 pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<Cow<'a, str>> {
-    if text.is_null() {
-        return Err(null_argument(name));
-    }
+    not_null(text, name)?;
     // SAFETY: not null, therefore a terminated string.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
@@ -53,9 +49,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<Cow<'a,
 /// # Safety
 /// `path` is null or a terminated string that outlives the result.
 pub(crate) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Path> {
-    if path.is_null() {
-        return Err(null_argument(name));
-    }
+    not_null(path, name)?;
     // SAFETY: not null, therefore a terminated string.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
     Ok(Path::new(OsStr::from_bytes(bytes)))

@@ -13,7 +13,7 @@ use runtime::topology::{Edge, distribute, place_ranks, reorder_graph};
 use runtime::{communicator, predefined, with};
 
 use crate::abi::{MPI_Comm, MPI_Info};
-use crate::args::{length, null_argument, put, slice, slice_mut};
+use crate::args::{length, not_null, put, slice, slice_mut};
 use crate::constants::{
     MPI_CART, MPI_DIST_GRAPH, MPI_GRAPH, MPI_PROC_NULL, MPI_UNDEFINED, MPI_UNWEIGHTED,
     MPI_WEIGHTS_EMPTY,
@@ -31,10 +31,6 @@ fn old(comm: MPI_Comm) -> Result<(u32, Group)> {
         }
         Ok((object.size(), object.group().clone()))
     })
-}
-
-fn not_null(newcomm: *mut MPI_Comm) -> Result<()> {
-    if newcomm.is_null() { Err(null_argument("the new communicator")) } else { Ok(()) }
 }
 
 /// Stores the handle of a new communicator with a topology; `None` is
@@ -185,7 +181,7 @@ pub(crate) unsafe fn cart_create(
     comm_cart: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
-    not_null(comm_cart)?;
+    not_null(comm_cart, "the new communicator")?;
     // SAFETY: the user's arrays and pointer.
     unsafe {
         let grid = described_grid(size, ndims, dims, periods)?;
@@ -290,7 +286,7 @@ pub(crate) unsafe fn cart_sub(
     remain_dims: *const c_int,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    not_null(newcomm)?;
+    not_null(newcomm, "the new communicator")?;
     let sub = grid(comm, |grid, object| {
         // SAFETY: the user's array of a flag for each dimension.
         let remain = unsafe { slice(remain_dims, grid.dims().len() as i64, "remain_dims")? };
@@ -340,7 +336,7 @@ pub(crate) unsafe fn graph_create(
     comm_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
-    not_null(comm_graph)?;
+    not_null(comm_graph, "the new communicator")?;
     // SAFETY: the user's arrays and pointer.
     unsafe {
         let graph = described_graph(size, nnodes, indx, edges)?;
@@ -492,7 +488,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
-    not_null(comm_dist_graph)?;
+    not_null(comm_dist_graph, "the new communicator")?;
     crate::info::optional(info)?;
     // SAFETY: the user's arrays of these lengths, and pointer.
     unsafe {
@@ -539,7 +535,7 @@ pub(crate) unsafe fn dist_graph_create(
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
     let (size, group) = old(comm_old)?;
-    not_null(comm_dist_graph)?;
+    not_null(comm_dist_graph, "the new communicator")?;
     crate::info::optional(info)?;
     // SAFETY: the user's arrays, and pointer.
     unsafe {

@@ -11,7 +11,7 @@ use runtime::window::{Flavor, create, sync};
 use runtime::{RaiseOn, predefined, with};
 
 use crate::abi::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
-use crate::args::{null_argument, put};
+use crate::args::{not_null, null_argument, put};
 use crate::constants::{MPI_MAX_OBJECT_NAME, MPI_PROC_NULL};
 use crate::convert::CountOut;
 use crate::text::{put_text, text};
@@ -27,9 +27,7 @@ unsafe fn make(
     baseptr: Option<*mut c_void>,
     win: *mut MPI_Win,
 ) -> Result<()> {
-    if win.is_null() {
-        return Err(null_argument("win"));
-    }
+    not_null(win, "win")?;
     if baseptr.is_some_and(<*mut c_void>::is_null) {
         return Err(null_argument("baseptr"));
     }
@@ -152,9 +150,7 @@ pub(crate) unsafe fn win_shared_query(
 }
 
 pub(crate) unsafe fn win_free(win: *mut MPI_Win) -> Result<()> {
-    if win.is_null() {
-        return Err(null_argument("win"));
-    }
+    not_null(win, "win")?;
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *win };
     create::check_free(handle.0)?;
