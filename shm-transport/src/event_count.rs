@@ -4,6 +4,10 @@
 //! the word is 1. A sender publishes its frame, then reads the word; if it is 1, the sender stores
 //! 0 and wakes. Each wait thus costs one wake, and no wait none.
 //!
+//! When it is awake again, the waiter stores a third value. A 0 that it finds when it announces a
+//! wait is therefore a wake-up that nothing has answered: another thread of the process has
+//! announced a wait and not begun it, and what the sender stored may be no frame. It must not wait.
+//!
 //! Both sides store one thing and then load the other. One of them must see the other's store,
 //! which takes a full fence between store and load on both sides. The waiter chooses how:
 //! - `waiter_fences` is 0: each sender runs a fence after it publishes.
@@ -20,29 +24,45 @@ use fabric::membarrier;
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
+/// The owner has been woken, by a sender or for its descriptor.
+const WOKEN: u32 = 0;
+/// The owner waits or is about to.
+pub(crate) const WAITING: u32 = 1;
+/// The owner does not wait.
+const AWAKE: u32 = 2;
+
 /// The word that senders read after each message: a line that changes only when its owner waits or
 /// is woken. It is therefore in every sender's cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct EventCount {
-    /// The futex. 1: the owner waits or is about to.
-    waiting: AtomicU32,
+    /// The futex: [`WOKEN`], [`WAITING`] or [`AWAKE`].
+    state: AtomicU32,
     /// 1: the owner runs the barrier of its waits for all senders.
     waiter_fences: AtomicU32,
 }
 
+impl Default for EventCount {
+    fn default() -> EventCount {
+        EventCount { state: AtomicU32::new(AWAKE), waiter_fences: AtomicU32::new(0) }
+    }
+}
+
 impl EventCount {
-    /// Sets which side fences. Either value of `waiter_fences` is right at any time for a sender
-    /// that reads it late.
+    /// Announces an owner that is awake, and sets which side fences. Either value of
+    /// `waiter_fences` is right at any time for a sender that reads it late.
     pub(crate) fn init(&self, waiter_fences: bool) {
+        self.state.store(AWAKE, Ordering::Relaxed);
         self.waiter_fences.store(waiter_fences.into(), Ordering::Release);
     }
 
-    /// Announces that the owner is about to wait; the owner must then look once more. Returns false
-    /// if it must not wait this time.
+    /// Announces that the owner is about to wait, whether or not another thread of it has; the
+    /// owner must then look once more. Returns false if it must not wait this time.
     #[must_use]
     pub(crate) fn prepare_wait(&self) -> bool {
-        self.waiting.store(1, Ordering::Relaxed);
+        if self.state.swap(WAITING, Ordering::Relaxed) == WOKEN {
+            return false;
+        }
         // All processors see this store before the loads that follow: by the kernel's barrier,
         // which includes this processor, or by the fence.
         if self.waiter_fences.load(Ordering::Relaxed) == 0 {
@@ -61,9 +81,9 @@ impl EventCount {
     /// Announces that the owner does not wait.
     #[inline]
     pub(crate) fn cancel_wait(&self) {
-        // Relaxed: a sender that still reads 1 only wakes once too often.
-        if self.waiting.load(Ordering::Relaxed) != 0 {
-            self.waiting.store(0, Ordering::Relaxed);
+        // Relaxed: a sender that still reads `WAITING` only wakes once too often.
+        if self.state.load(Ordering::Relaxed) != AWAKE {
+            self.state.store(AWAKE, Ordering::Relaxed);
         }
     }
 
@@ -82,24 +102,24 @@ impl EventCount {
     /// whether this call woke it.
     #[inline]
     pub(crate) fn notify(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) != 0 && self.wake()
+        self.state.load(Ordering::Relaxed) == WAITING && self.wake()
     }
 
     #[cold]
     fn wake(&self) -> bool {
-        // One of several senders swaps out the 1. Relaxed: the futex call orders.
-        let first = self.waiting.swap(0, Ordering::Relaxed) != 0;
+        // One of several senders swaps `WAITING` out. Relaxed: the futex call orders.
+        let first = self.state.swap(WOKEN, Ordering::Relaxed) == WAITING;
         #[cfg(not(loom))]
         if first {
             // SAFETY: FUTEX_WAKE reads nothing through the address.
-            unsafe { libc::syscall(libc::SYS_futex, &raw const self.waiting, libc::FUTEX_WAKE, 1) };
+            unsafe { libc::syscall(libc::SYS_futex, &raw const self.state, libc::FUTEX_WAKE, 1) };
         }
         first
     }
 
-    /// Returns the word that the owner waits on while it holds 1.
+    /// Returns the word that the owner waits on while it holds [`WAITING`].
     #[cfg(not(loom))]
     pub(crate) fn word(&self) -> &AtomicU32 {
-        &self.waiting
+        &self.state
     }
 }

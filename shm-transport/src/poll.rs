@@ -11,7 +11,7 @@ use crate::body::Descriptor;
 use crate::bounce::RemotePool;
 use crate::connect::ShmTransport;
 use crate::copy_tuner::{self, Copies, ReadTime};
-use crate::event_count::EventCount;
+use crate::event_count::{EventCount, WAITING};
 use crate::inbound::Inbound;
 use crate::method;
 use crate::pipeline::{PipelinedBody, Watermark};
@@ -71,12 +71,13 @@ impl ShmTransport {
         // Before the fence: this rank's event count and producer-waiting words. After it: all that
         // others may have stored without seeing these.
         let may_wait = self.own.event_count.prepare_wait();
-        if !may_wait || self.has_new_peers() || self.inbound.is_any_ready() || self.any_unblocked()
-        {
+        // Also where it must not wait: the peers that have space are not to end the next wait too.
+        let has_news = self.has_new_peers() || self.inbound.is_any_ready() || self.any_unblocked();
+        if !may_wait || has_news {
             self.own.event_count.cancel_wait();
             return None;
         }
-        Some(WaitOn::Futex { word: self.own.event_count.word(), value: 1 })
+        Some(WaitOn::Futex { word: self.own.event_count.word(), value: WAITING })
     }
 }
 

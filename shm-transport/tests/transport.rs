@@ -441,6 +441,16 @@ fn a_silent_pair_costs_next_to_nothing_and_an_active_one_a_page() {
 }
 
 #[test]
+fn a_wake_is_not_lost_to_a_thread_that_announces_the_wait_again() {
+    let (_file, mut sleeper, waker) = pair();
+    assert!(sleeper.arm().is_some() && sleeper.arm().is_some(), "nothing has come");
+    waker.wake(peer(0));
+    assert!(sleeper.arm().is_none(), "the sleeper is to look at what it was woken for");
+    sleeper.disarm();
+    assert!(sleeper.arm().is_some());
+}
+
+#[test]
 fn rings_of_less_than_a_page_have_a_page() {
     let file = Segment::file().unwrap();
     let page = rustix::param::page_size() as u64;

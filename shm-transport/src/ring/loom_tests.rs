@@ -231,3 +231,21 @@ fn of_two_senders_one_wakes() {
         assert_eq!(woken.iter().sum::<u32>(), 1);
     });
 }
+
+/// A thread announces a wait that another thread of its process has announced and not yet begun.
+#[test]
+fn a_wake_is_not_lost_to_a_second_announcement() {
+    loom::model(|| {
+        let event_count = Arc::new(EventCount::default());
+        assert!(event_count.prepare_wait());
+        let theirs = event_count.clone();
+        let sender = thread::spawn(move || {
+            theirs.publish_fence(false);
+            theirs.notify()
+        });
+        let may_wait = event_count.prepare_wait();
+        assert!(sender.join().unwrap(), "the sender has seen neither");
+        let is_waiting = event_count.notify();
+        assert!(!may_wait || !is_waiting, "the first thread begins a wait that it was woken from");
+    });
+}
