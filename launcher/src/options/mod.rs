@@ -300,6 +300,11 @@ impl Parser<'_> {
         if slots.is_some() {
             return Err(Usage("--slots is for --join; --hosts and --ppn set slots".into()));
         }
+        if settings.stall_abort && settings.stall_after().is_none() {
+            let why = "--stall-abort ends a job that is found to wait for ever, and --stall-timeout 0 \
+                       does not look for that: leave one of the two out, or give the time in seconds";
+            return Err(Usage(why.into()));
+        }
         if accepted != DialIn::default() {
             settings.dial_in = Some(checked_dial_in(&settings, accepted, !ranked.is_empty())?);
             return Ok(settings);

@@ -51,6 +51,16 @@ fn both_families_of_spelling_mean_the_same() {
 }
 
 #[test]
+fn a_job_is_ended_only_for_stalls_that_are_looked_for() {
+    for line in ["--stall-timeout 0 --stall-abort -n 2 a", "--stall-abort --stall-timeout=0 a"] {
+        let why = refused(line);
+        assert!(why.contains("--stall-timeout 0") && why.contains("leave one"), "{why}");
+    }
+    assert!(run("--stall-abort a").unwrap().stall_abort);
+    assert!(run("--stall-timeout 5 --stall-abort a").is_ok() && run("--stall-timeout 0 a").is_ok());
+}
+
+#[test]
 fn sections_have_their_own_ranks_and_variables() {
     let line = "-genv A 1 -n 2 -env B 2 m x : -n 3 -wdir /tmp w --timeout 3 : -x C=4 -x HOME last";
     let settings = run(line).unwrap();
