@@ -27,13 +27,23 @@ pub(crate) struct Cq {
     pub(crate) channel: Option<u32>,
     /// Address of the program's object.
     pub(crate) object: usize,
+    /// Events that the program has taken, less those that it has acknowledged.
+    pub(crate) unacked: i64,
     is_armed: bool,
     last_due: Instant,
 }
 
 impl Cq {
     pub(crate) fn new(capacity: u32, channel: Option<u32>, object: usize, now: Instant) -> Cq {
-        Cq { entries: VecDeque::new(), capacity, channel, object, is_armed: false, last_due: now }
+        Cq {
+            entries: VecDeque::new(),
+            capacity,
+            channel,
+            object,
+            unacked: 0,
+            is_armed: false,
+            last_due: now,
+        }
     }
 
     /// Adds a completion that becomes visible at `due` or after the one before it. Returns when,
@@ -125,6 +135,7 @@ pub(crate) struct Receive {
 
 #[derive(Debug)]
 pub(crate) struct Srq {
+    pub(crate) pd: u32,
     pub(crate) receives: VecDeque<Receive>,
     pub(crate) max: u32,
 }

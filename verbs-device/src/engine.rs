@@ -63,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) channels: HashMap<u32, Signals<usize>>,
     pub(crate) srqs: HashMap<u32, Srq>,
     pub(crate) qps: HashMap<u32, Box<Qp>>,
+    /// The protection domains of address handles.
+    pub(crate) ahs: HashMap<u32, u32>,
     /// Queue pairs with requests under way.
     pub(crate) active: BTreeSet<u32>,
     pub(crate) ports: Vec<Port>,
@@ -100,6 +102,7 @@ impl Engine {
             channels: HashMap::new(),
             srqs: HashMap::new(),
             qps: HashMap::new(),
+            ahs: HashMap::new(),
             active: BTreeSet::new(),
             ports: (1..=options.ports).map(port).collect(),
             events: Signals::new()?,
@@ -126,6 +129,14 @@ impl Engine {
     pub(crate) fn handle(&mut self) -> u32 {
         self.next_handle += 1;
         self.next_handle
+    }
+
+    /// Returns whether a protection domain has registrations, queues or address handles.
+    pub(crate) fn uses(&self, pd: u32) -> bool {
+        self.regions.are_of(pd)
+            || self.qps.values().any(|qp| qp.pd == pd)
+            || self.srqs.values().any(|srq| srq.pd == pd)
+            || self.ahs.values().any(|&domain| domain == pd)
     }
 
     /// Returns a number for a queue pair that is not in use; it leads to this context.

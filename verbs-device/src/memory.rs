@@ -58,6 +58,11 @@ impl Regions {
         self.by_key.remove(&key).is_some()
     }
 
+    /// Returns whether a domain has registrations.
+    pub(crate) fn are_of(&self, pd: u32) -> bool {
+        self.by_key.values().any(|region| region.pd == pd)
+    }
+
     /// Returns the bytes of all registrations that pin memory.
     pub(crate) fn pinned(&self) -> u64 {
         self.by_key.values().map(Region::pinned).sum()

@@ -70,6 +70,8 @@ pub(crate) struct Request {
 /// An address handle.
 #[repr(C)]
 pub(crate) struct AhObject {
+    pub(crate) context: *mut layout::Context,
+    pub(crate) number: u32,
     pub(crate) attr: AhAttr,
 }
 

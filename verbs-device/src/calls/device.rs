@@ -238,6 +238,11 @@ pub unsafe extern "C" fn ibv_alloc_pd(device: *mut ibv::Context) -> *mut Pd {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
+    // SAFETY: by the interface the domain is alive and its context open.
+    let is_used = unsafe { context((*pd).public.context).with(|engine| engine.uses((*pd).number)) };
+    if is_used {
+        return libc::EBUSY;
+    }
     // SAFETY: the domain is of the function above and not used later.
     drop(unsafe { Box::from_raw(pd) });
     0

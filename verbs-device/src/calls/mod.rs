@@ -13,4 +13,6 @@ pub(crate) mod pair;
 pub(crate) mod queue;
 mod shared;
 pub(crate) mod test;
+#[cfg(test)]
+mod tests;
 pub(crate) mod work;

@@ -22,7 +22,7 @@ use crate::qp::{Qp, Receiving, Sending, Service};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> *mut SharedQueue {
     // SAFETY: by the interface the domain is alive and the structure readable.
-    let (device, attr) = unsafe { ((*pd).public.context, (*init).attr) };
+    let (device, domain, attr) = unsafe { ((*pd).public.context, (*pd).number, (*init).attr) };
     // SAFETY: by the interface the context is open.
     let number = unsafe { context(device) }.with(|engine| {
         let is_listed = |names: &[String]| names.contains(&engine.name);
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> 
             return Err(libc::EINVAL);
         }
         let number = engine.handle();
-        engine.srqs.insert(number, Srq { receives: [].into(), max: attr.max_wr });
+        engine.srqs.insert(number, Srq { pd: domain, receives: [].into(), max: attr.max_wr });
         Ok(number)
     });
     match number {
@@ -220,12 +220,18 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv::Qp) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut Pd, attr: *mut AhAttr) -> *mut AhObject {
     // SAFETY: by the interface the domain is alive and the structure readable.
-    let (context, attr) = unsafe { (context((*pd).public.context), *attr) };
-    let (valid, lookup) = context.with(|engine| {
-        (datagram::check_address(engine, attr.port_num, &attr), engine.options.lookup)
+    let (device, domain, attr) = unsafe { ((*pd).public.context, (*pd).number, *attr) };
+    // SAFETY: by the interface the context is open.
+    let (made, lookup) = unsafe { context(device) }.with(|engine| {
+        let made = datagram::check_address(engine, attr.port_num, &attr).map(|()| {
+            let number = engine.handle();
+            engine.ahs.insert(number, domain);
+            number
+        });
+        (made, engine.options.lookup)
     });
-    match valid {
-        Ok(()) => Box::into_raw(Box::new(AhObject { attr })),
+    match made {
+        Ok(number) => Box::into_raw(Box::new(AhObject { context: device, attr, number })),
         Err(code) => {
             REFUSED_HANDLES.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(lookup);
@@ -245,6 +251,8 @@ pub extern "C" fn verbs_device_refused_handles() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut AhObject) -> c_int {
     // SAFETY: the handle is of the function above and not used later.
-    drop(unsafe { Box::from_raw(ah) });
+    let ah = unsafe { Box::from_raw(ah) };
+    // SAFETY: by the interface the context is open.
+    unsafe { context(ah.context) }.with(|engine| engine.ahs.remove(&ah.number));
     0
 }

@@ -31,11 +31,21 @@ pub unsafe extern "C" fn ibv_create_comp_channel(device: *mut ibv::Context) -> *
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> c_int {
-    // SAFETY: the channel is of the function above and not used later.
-    let channel = unsafe { Box::from_raw(channel) };
+    // SAFETY: by the interface the channel is alive.
+    let number = unsafe { (*channel).number };
     // SAFETY: by the interface the context is open.
-    unsafe { context(channel.public.context) }
-        .with(|engine| engine.channels.remove(&channel.number));
+    let is_used = unsafe { context((*channel).public.context) }.with(|engine| {
+        let is_used = engine.cqs.values().any(|cq| cq.channel == Some(number));
+        if !is_used {
+            engine.channels.remove(&number);
+        }
+        is_used
+    });
+    if is_used {
+        return libc::EBUSY;
+    }
+    // SAFETY: the channel is of the function above and not used later.
+    drop(unsafe { Box::from_raw(channel) });
     0
 }
 
@@ -88,7 +98,15 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv::Cq) -> c_int {
     let (handle, device, object) = unsafe { ((*cq).handle, (*cq).context, cq as usize) };
     // SAFETY: by the interface the context is open.
     let is_used = unsafe { context(device) }.with(|engine| {
-        let is_used = engine.qps.values().any(|qp| qp.send_cq == handle || qp.recv_cq == handle);
+        let unacked = engine.cqs.get(&handle).map_or(0, |cq| cq.unacked);
+        if unacked != 0 {
+            eprintln!(
+                "verbs-device: of the events of a completion queue {unacked} are not acknowledged: \
+                 libibverbs waits for them for ever"
+            );
+        }
+        let is_used = unacked != 0
+            || engine.qps.values().any(|qp| qp.send_cq == handle || qp.recv_cq == handle);
         if !is_used {
             engine.cqs.remove(&handle);
             engine.channels.values_mut().for_each(|channel| channel.retain(|it| *it != object));
@@ -119,7 +137,12 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     if !wait(channel.public.fd, has_event) {
         return fail_int(libc::EAGAIN);
     }
-    let object = context.with(|engine| engine.channels.get_mut(&channel.number)?.pop());
+    let object = context.with(|engine| {
+        let object = engine.channels.get_mut(&channel.number)?.pop()?;
+        let cq = engine.cqs.values_mut().find(|cq| cq.object == object);
+        cq.into_iter().for_each(|cq| cq.unacked += 1);
+        Some(object)
+    });
     let Some(object) = object else { return fail_int(libc::EAGAIN) };
     let object = object as *mut ibv::Cq;
     // SAFETY: both results are valid for writes, and a queue with events is alive.
@@ -128,7 +151,14 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(_: *mut ibv::Cq, _: c_uint) {}
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv::Cq, count: c_uint) {
+    // SAFETY: by the interface the queue is alive.
+    let (handle, context) = unsafe { ((*cq).handle, context((*cq).context)) };
+    context.with(|engine| {
+        let cq = engine.cqs.get_mut(&handle);
+        cq.into_iter().for_each(|cq| cq.unacked -= i64::from(count));
+    });
+}
 
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv::Cq, count: c_int, out: *mut Wc) -> c_int {
     // SAFETY: by the interface the queue is alive.

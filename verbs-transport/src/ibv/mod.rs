@@ -31,6 +31,12 @@ fn check(code: std::ffi::c_int) -> io::Result<()> {
     }
 }
 
+/// Takes the result of a call that destroys an object. A device that is gone may refuse it; but no
+/// other object uses this one any more.
+fn released(code: std::ffi::c_int) {
+    debug_assert_ne!(code, libc::EBUSY, "an object is destroyed before another one that uses it");
+}
+
 /// Returns the result of a call that returns a pointer; null with errno for an error, EIO if a
 /// driver set none.
 fn non_null<T>(pointer: *mut T) -> io::Result<std::ptr::NonNull<T>> {

@@ -10,7 +10,7 @@ use fabric::UserBuf;
 
 use super::context::Context;
 use super::layout::{self, AhAttr};
-use super::{check, non_null};
+use super::{non_null, released};
 
 /// A protection domain, which queues and memory must share.
 #[derive(Debug)]
@@ -128,20 +128,20 @@ impl Drop for Pd {
     fn drop(&mut self) {
         // SAFETY: made by `new` and freed once; objects made of it hold an `Arc` of it, therefore
         // they are gone.
-        unsafe { (self.context.library.dealloc_pd)(self.raw()) };
+        released(unsafe { (self.context.library.dealloc_pd)(self.raw()) });
     }
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
         // SAFETY: made by `register` and freed once. A failure leaves memory pinned, no more.
-        let _ = check(unsafe { (self.pd.context.library.dereg_mr)(self.raw.as_ptr()) });
+        released(unsafe { (self.pd.context.library.dereg_mr)(self.raw.as_ptr()) });
     }
 }
 
 impl Drop for Ah {
     fn drop(&mut self) {
         // SAFETY: made by `new` and freed once.
-        unsafe { (self.pd.context.library.destroy_ah)(self.raw()) };
+        released(unsafe { (self.pd.context.library.destroy_ah)(self.raw()) });
     }
 }

@@ -20,7 +20,7 @@ use super::layout::{
     qp_type,
 };
 use super::protection::{Ah, Pd};
-use super::{check, non_null, set_non_blocking};
+use super::{check, non_null, released, set_non_blocking};
 
 /// A completion channel: its descriptor shows when a completion queue has an event.
 #[derive(Debug)]
@@ -421,7 +421,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         // SAFETY: made by `new` and freed once; queues hold an `Arc` of it, therefore they are
         // gone.
-        unsafe { (self.context.library.destroy_channel)(self.raw.as_ptr()) };
+        released(unsafe { (self.context.library.destroy_channel)(self.raw.as_ptr()) });
     }
 }
 
@@ -430,20 +430,20 @@ impl Drop for Cq {
         self.acknowledge();
         // SAFETY: made by `new` and freed once; all its events are acknowledged, and the queue
         // pairs that use it are dropped before it.
-        unsafe { (self.context.library.destroy_cq)(self.raw.as_ptr()) };
+        released(unsafe { (self.context.library.destroy_cq)(self.raw.as_ptr()) });
     }
 }
 
 impl Drop for Srq {
     fn drop(&mut self) {
         // SAFETY: made by `new` and freed once; the queue pairs that use it are dropped before it.
-        unsafe { (self.pd.context.library.destroy_srq)(self.raw.as_ptr()) };
+        released(unsafe { (self.pd.context.library.destroy_srq)(self.raw.as_ptr()) });
     }
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
         // SAFETY: made by `new` and freed once.
-        unsafe { (self.pd.context.library.destroy_qp)(self.raw.as_ptr()) };
+        released(unsafe { (self.pd.context.library.destroy_qp)(self.raw.as_ptr()) });
     }
 }
