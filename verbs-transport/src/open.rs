@@ -71,8 +71,11 @@ impl VerbsTransport {
         let (credits, message) = (settings.credits, max_message(config.caps.frame));
         let mut recv = ReceiveQueue::new(pd, message, config.receives)
             .map_err(step("making a shared receive queue"))?;
-        let ud = UdEndpoint::new(pd, &cq, &port, &secret, size)
-            .map_err(step("making a datagram queue pair"))?;
+        let device = (port.device.as_str(), port.device_attr.max_qp);
+        let ud = UdEndpoint::queue_pair(pd, &cq, size)
+            .map_err(|error| Unavailable::queue_pair(device, 0, error))?;
+        let ud = UdEndpoint::new(ud, pd, &port, &secret, size)
+            .map_err(step("making its queue pair of datagrams ready"))?;
         let fds = [channel.fd(), port.context.async_fd()].into_iter().chain(store.fd());
         let wait_set = WaitSet::new(fds).map_err(step("watching its events"))?;
         let dynamic = match config.wants_dynamic(&port, size) {

@@ -122,7 +122,8 @@ impl VerbsTransport {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.endpoints[at].flow.receives = each;
-        self.endpoints[at].eager_rdma.control = self.rings.take_control()?;
+        let control = self.rings.take_control().inspect_err(|error| self.warn_refused(error))?;
+        self.endpoints[at].eager_rdma.control = control;
         let Self { adapter, completions, recv, config, registrations, .. } = self;
         let make = || {
             let (cq, srq) = (&completions.cq, Some(recv.srq()));
@@ -155,7 +156,7 @@ impl VerbsTransport {
             return error;
         }
         if error.kind() != io::ErrorKind::WouldBlock {
-            self.warn_refused(&error);
+            self.warn_refused_queue_pair(error);
         }
         if is_urgent && draining == 0 {
             let victim = self.eviction_candidate(at);

@@ -133,18 +133,30 @@ impl VerbsTransport {
         &self.adapter.port
     }
 
-    /// Reports once that the system refuses memory for slots, or a queue pair: what there is serves
-    /// on.
+    /// Reports once that the system refuses memory for slots: what there is serves on.
     #[cold]
     pub(crate) fn warn_refused(&mut self, error: &io::Error) {
+        let why = match Unavailable::memlock(error) {
+            Some(why) => why.to_string(),
+            None => format!("{} refuses more ({error})", self.port().device),
+        };
+        self.warn_once(&why);
+    }
+
+    /// Reports once that the device refuses a queue pair beside those that there are.
+    #[cold]
+    pub(crate) fn warn_refused_queue_pair(&mut self, error: io::Error) {
+        let (port, others) =
+            (self.port(), self.endpoints.connected() + self.endpoints.draining() + 1);
+        let device = (port.device.as_str(), port.device_attr.max_qp);
+        self.warn_once(&Unavailable::queue_pair(device, others, error).to_string());
+    }
+
+    fn warn_once(&mut self, why: &str) {
         if std::mem::replace(&mut self.has_warned_refused, true) {
             return;
         }
-        let (me, device) = (self.endpoints.me().0, &self.port().device);
-        let why = match Unavailable::memlock(error) {
-            Some(why) => why.to_string(),
-            None => format!("{device} refuses more ({error})"),
-        };
+        let me = self.endpoints.me().0;
         eprintln!(
             "verbena: rank {me} goes on with the RDMA buffers and connections that it has, slower: \
              {why}"

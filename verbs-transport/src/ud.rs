@@ -82,16 +82,20 @@ impl UdEndpoint {
         UdEndpoint::receives(size) + SENDS
     }
 
-    /// Returns a queue pair that is ready to send and receive, in a job of `size`.
+    /// Makes the queue pair of an endpoint.
+    pub(crate) fn queue_pair(pd: &Arc<Pd>, cq: &Cq, size: u32) -> io::Result<Qp> {
+        Qp::new(pd, cq, None, SENDS, UdEndpoint::receives(size), 0)
+    }
+
+    /// Makes a queue pair ready to send and receive, in a job of `size`.
     pub(crate) fn new(
+        qp: Qp,
         pd: &Arc<Pd>,
-        cq: &Cq,
         port: &Port,
         secret: &[u8; 32],
         size: u32,
     ) -> io::Result<UdEndpoint> {
         let receives = UdEndpoint::receives(size);
-        let qp = Qp::new(pd, cq, None, SENDS, receives, 0)?;
         // Keys with the highest bit are the kernel's. The key is no proof of the sender: the
         // datagrams have one.
         let key = blake3::derive_key("verbena verbs bell qkey", secret);

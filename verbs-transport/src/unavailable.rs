@@ -7,6 +7,9 @@ use std::io;
 
 use crate::ibv::LibraryError;
 
+/// Most memory that a queue pair locks, bytes.
+const QUEUE_PAIR_BYTES: u64 = 1 << 20;
+
 /// Why RDMA cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -144,6 +147,21 @@ pub enum Unavailable {
         /// The limit, bytes.
         limit: u64,
     },
+    /// The device has no further queue pair.
+    #[error(
+        "{device} refuses a queue pair beside the {others} of this process ({error}). It has {count} for all processes \
+         (max_qp of `ibv_devinfo -v -d {device}`): let fewer of them share it, or set verbs.connections to less"
+    )]
+    NoQueuePair {
+        /// The device.
+        device: String,
+        /// Queue pairs that the process has.
+        others: u32,
+        /// Queue pairs of the device.
+        count: i32,
+        /// The error of the system.
+        error: io::Error,
+    },
     /// The job's store of addresses does not work.
     #[error("cannot publish this process's RDMA address: {0}")]
     Store(String),
@@ -172,6 +190,45 @@ impl Unavailable {
         let limit = limit.filter(|&limit| is_likely && limit < 1 << 30)?;
         Some(Unavailable::Memlock { limit })
     }
+
+    /// Returns the error of a device with `count` queue pairs that refuses one beside `others` of
+    /// this process.
+    pub(crate) fn queue_pair(
+        (device, count): (&str, i32),
+        others: u32,
+        error: io::Error,
+    ) -> Unavailable {
+        Unavailable::queue_pair_within(lockable(), (device, count), others, error)
+    }
+
+    /// As `queue_pair`, with the limit on locked memory and what it leaves. The kernel reports a
+    /// lack of memory also where the device has no queue pair left, which takes little memory.
+    fn queue_pair_within(
+        lockable: Option<(u64, u64)>,
+        (device, count): (&str, i32),
+        others: u32,
+        error: io::Error,
+    ) -> Unavailable {
+        let device = device.to_owned();
+        let exhausted = lockable.filter(|&(_, left)| left < QUEUE_PAIR_BYTES);
+        match (error.raw_os_error(), exhausted) {
+            (Some(libc::ENOMEM), Some((limit, _))) => Unavailable::Memlock { limit },
+            (Some(libc::ENOMEM | libc::EAGAIN | libc::ENOSPC), _) => {
+                Unavailable::NoQueuePair { device, others, count, error }
+            }
+            (Some(libc::EACCES | libc::EPERM), _) => Unavailable::Permission(device),
+            _ => Unavailable::Broken { device, what: "making a queue pair", error },
+        }
+    }
+}
+
+/// Returns the limit on locked memory, and how much of it is left; `None` without a limit.
+fn lockable() -> Option<(u64, u64)> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let pinned = status.lines().find_map(|line| line.strip_prefix("VmPin:"));
+    let pinned = pinned.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Some((limit, limit.saturating_sub(pinned.unwrap_or(0) << 10)))
 }
 
 #[cfg(test)]
@@ -199,6 +256,12 @@ mod tests {
             Unavailable::NoSuchPort { device: device(), port: 3, count: 2 },
             Unavailable::NoPkey { device: device(), port: 1, pkey: 0x7fff },
             Unavailable::Memlock { limit: 64 << 10 },
+            Unavailable::NoQueuePair {
+                device: device(),
+                others: 2,
+                count: 16_384,
+                error: io::Error::from_raw_os_error(libc::ENOMEM),
+            },
             Unavailable::DeviceList("a:".into()),
             Unavailable::TooManyPorts { count: 5, max: 4 },
             Unavailable::Registration {
@@ -210,6 +273,26 @@ mod tests {
             let line = reason.to_string();
             assert!(!line.contains('\n') && !line.contains("  ") && line.len() > 60, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_queue_pair_is_blamed_on_the_limit_only_where_that_leaves_no_memory() {
+        let reason = |lockable, code| {
+            let error = io::Error::from_raw_os_error(code);
+            Unavailable::queue_pair_within(lockable, ("mlx5_0", 16_384), 2, error)
+        };
+        let (low, used_up, enough) = ((64 << 10, 64 << 10), (8 << 20, 4096), (8 << 20, 2 << 20));
+        for limit in [low, used_up] {
+            let memlock = reason(Some(limit), libc::ENOMEM);
+            assert!(matches!(memlock, Unavailable::Memlock { .. }), "{memlock}");
+        }
+        for (lockable, code) in
+            [(Some(enough), libc::ENOMEM), (None, libc::ENOMEM), (Some(low), libc::EAGAIN)]
+        {
+            let why = reason(lockable, code).to_string();
+            assert!(why.contains("beside the 2 of") && why.contains("has 16384 for all"), "{why}");
+        }
+        assert!(matches!(reason(Some(low), libc::EINVAL), Unavailable::Broken { .. }));
     }
 
     #[test]
