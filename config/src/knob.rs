@@ -57,6 +57,9 @@ pub struct Switch;
 /// A number that names something, or `auto`.
 #[derive(Debug)]
 pub struct Index;
+/// A number for all RDMA devices or for each, or `auto`.
+#[derive(Debug)]
+pub struct NumberByDevice;
 /// A name that the system knows, or `auto`.
 #[derive(Debug)]
 pub struct Name;
@@ -144,6 +147,12 @@ impl Row<Index> {
     }
 }
 
+impl Row<NumberByDevice> {
+    const fn by_device(name: &'static str, max: u64, help: &'static str) -> Row<NumberByDevice> {
+        Row::new(name, Kind::ByDevice { max }, Value::Name(None), help)
+    }
+}
+
 impl Row<Name> {
     const fn name(name: &'static str, help: &'static str) -> Row<Name> {
         Row::new(name, Kind::Name, Value::Name(None), help)
@@ -223,12 +232,12 @@ knobs! {
         "RDMA ports of a process over which large reads and writes are striped, if verbs.devices does not name them; one if they are emulated");
     VERBS_PORT: Index = Row::index("verbs.port", 255,
         "port of the RDMA devices, counted from 1 (auto: any active one)");
-    VERBS_GID_INDEX: Index = Row::index("verbs.gid_index", 65_535,
-        "entry of the port's GID table that is our address (auto: by verbs.roce_version on RoCE, 0 on InfiniBand)");
+    VERBS_GID_INDEX: NumberByDevice = Row::by_device("verbs.gid_index", 65_535,
+        "entry of the port's GID table that is our address; for all devices, or by device as in mlx5_0:1=3,mlx5_*=5, of which the first that fits applies (auto, also for devices that are not named: by verbs.roce_version on RoCE, 0 on InfiniBand)");
     VERBS_ROCE_VERSION: RoceVersion = Row::choice("verbs.roce_version",
         "version of our RoCE address (auto: version 2 with an IPv4 address, then any version 2, then version 1)");
-    VERBS_PKEY: Index = Row::index("verbs.pkey", 65_535,
-        "InfiniBand partition key (auto: the first of the port's table)");
+    VERBS_PKEY: NumberByDevice = Row::by_device("verbs.pkey", 65_535,
+        "InfiniBand partition key, for all devices or by device as verbs.gid_index (auto: the first full membership of the port's table)");
     VERBS_SERVICE_LEVEL: Count = Row::count("verbs.service_level", "level", 0, 0..=15,
         "InfiniBand service level, or RoCE priority, of all RDMA traffic");
     VERBS_TRAFFIC_CLASS: Count = Row::count("verbs.traffic_class", "class", 0, 0..=255,

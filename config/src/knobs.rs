@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::by_device::ByDevice;
 use crate::choice::Choice;
 use crate::error::KnobError;
-use crate::knob::{Bytes, Count, Index, Key, Knob, Name, SizeOrAuto, Switch, TABLE, Time};
+use crate::knob::{
+    Bytes, Count, Index, Key, Knob, Name, NumberByDevice, SizeOrAuto, Switch, TABLE, Time,
+};
 use crate::notice::Notice;
 use crate::origin::Origin;
 use crate::value::Value;
@@ -107,6 +110,15 @@ impl Knobs {
         match self.values[key.at()] {
             Value::Index(index) => index,
             _ => None,
+        }
+    }
+
+    /// Returns a number for each device; none for auto.
+    pub fn by_device(&self, key: Key<NumberByDevice>) -> ByDevice {
+        match self.values[key.at()] {
+            // The text has been checked.
+            Value::Name(Some(text)) => ByDevice::parse(text, u64::MAX).unwrap_or_default(),
+            _ => ByDevice::default(),
         }
     }
 
@@ -229,6 +241,7 @@ mod tests {
             ("shm.single_copy", "off"),
             ("coll.reproducible", "on"),
             ("verbs.devices", "mlx5_0"),
+            ("verbs.port", "2"),
             ("verbs.pkey", "0x8001"),
         ] {
             knobs.set(name, text, Origin::Set).unwrap();
@@ -240,7 +253,8 @@ mod tests {
         assert_eq!(knobs.choice(knob::SHM_SINGLE_COPY), SingleCopy::Off);
         assert!(knobs.is_on(knob::COLL_REPRODUCIBLE));
         assert_eq!(knobs.name(knob::VERBS_DEVICES), Some("mlx5_0"));
-        assert_eq!(knobs.index(knob::VERBS_PKEY), Some(0x8001));
+        assert_eq!(knobs.index(knob::VERBS_PORT), Some(2));
+        assert_eq!(knobs.by_device(knob::VERBS_PKEY).of("mlx5_0", 1), Some(0x8001));
         assert_eq!(knobs.origin("shm.ring_bytes"), &Origin::Default);
     }
 

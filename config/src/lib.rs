@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod by_device;
 mod choice;
 mod error;
 pub mod knob;
@@ -26,12 +27,15 @@ mod notice;
 mod origin;
 mod value;
 
+pub use by_device::{ByDevice, DevicePattern};
 pub use choice::{
     Choice, DynamicTransport, InterTransport, ProgressMode, Registration, Rendezvous, RoceVersion,
     SingleCopy,
 };
 pub use error::KnobError;
-pub use knob::{Bytes, Count, Index, Key, Knob, Name, SizeOrAuto, Switch, TABLE, Time};
+pub use knob::{
+    Bytes, Count, Index, Key, Knob, Name, NumberByDevice, SizeOrAuto, Switch, TABLE, Time,
+};
 pub use knobs::Knobs;
 pub use load::{File, RESERVED, Sources};
 pub use notice::Notice;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::by_device::{ByDevice, parse_index};
+
 /// The set of values that a knob can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -44,6 +46,11 @@ pub enum Kind {
         /// The largest allowed.
         max: u64,
     },
+    /// A number as `Index` for all RDMA devices, or pairs of device and number, or `auto`.
+    ByDevice {
+        /// The largest allowed number.
+        max: u64,
+    },
     /// Names that the system knows, such as devices or a path: one word of up to
     /// [`Kind::MAX_TEXT`] bytes, or `auto`.
     Name,
@@ -64,8 +71,8 @@ pub enum Value {
     Choice(usize),
     /// A number or size, or `None` for auto.
     Index(Option<u64>),
-    /// A name, or `None` for auto. The text is leaked: a configuration lives as long as the
-    /// process.
+    /// A name or a list of pairs, or `None` for auto. The text is leaked: a configuration lives as
+    /// long as the process.
     Name(Option<&'static str>),
 }
 
@@ -122,11 +129,15 @@ impl Kind {
                     None => Err(format!("must be one of {}", words.join(", "))),
                 }
             }
-            Kind::Index { max } => match index(text) {
+            Kind::Index { max } => match parse_index(text) {
                 Some(number) if number <= max => Ok(Value::Index(Some(number))),
                 Some(_) => Err(format!("must be at most {max}")),
                 None => Err("must be a whole number or auto".to_owned()),
             },
+            Kind::ByDevice { max } => {
+                ByDevice::parse(text, max)?;
+                Kind::leak(text, "line", |c| c == '\n')
+            }
             Kind::Name => Kind::leak(text, "word", char::is_whitespace),
             Kind::Text => Kind::leak(text, "line", |c| c == '\n'),
         }
@@ -145,7 +156,7 @@ impl Kind {
         match self {
             Kind::SizeOrAuto { .. } | Kind::Index { .. } => Some(Value::Index(None)),
             Kind::Time { .. } => Some(Value::Time(None)),
-            Kind::Name | Kind::Text => Some(Value::Name(None)),
+            Kind::ByDevice { .. } | Kind::Name | Kind::Text => Some(Value::Name(None)),
             _ => None,
         }
     }
@@ -177,6 +188,7 @@ impl Kind {
             Kind::Switch => "on|off".to_owned(),
             Kind::Choice(words) => words.join("|"),
             Kind::Index { .. } => "number|auto".to_owned(),
+            Kind::ByDevice { .. } => "number|pairs|auto".to_owned(),
             Kind::Name => "name|auto".to_owned(),
             Kind::Text => "text|auto".to_owned(),
         }
@@ -221,14 +233,6 @@ fn time(text: &str) -> Option<Duration> {
         _ => return None,
     };
     number.checked_mul(micros).map(Duration::from_micros)
-}
-
-/// Parses a whole number, decimal or with 0x in front.
-fn index(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
 }
 
 fn switch(text: &str) -> Option<bool> {
@@ -319,6 +323,10 @@ mod tests {
         let rules = "bcast from=64K ring; reduce=linear";
         assert_eq!(Kind::Text.parse(rules), Ok(Value::Name(Some(rules))));
         assert!(Kind::Text.parse("").is_err() && Kind::Text.parse("a\nb").is_err());
+        let pairs = Kind::ByDevice { max: 0xffff };
+        assert_eq!(pairs.parse("auto"), Ok(Value::Name(None)));
+        assert_eq!(pairs.parse(" a:1=3,b=0x5 "), Ok(Value::Name(Some("a:1=3,b=0x5"))));
+        assert!(pairs.parse("a:1=3,b").unwrap_err().contains("\"b\""));
         assert_eq!(kind.show(Value::Index(None)), "auto");
         let size = Kind::SizeOrAuto { min: 64, max: 1 << 20 };
         for (text, value) in [("auto", None), ("4k", Some(4 << 10))] {

@@ -1,6 +1,8 @@
 //! The verbs transport on the stand-in device (`verbs-device`): what real adapters do and Soft-RoCE
 //! never shows. Each test runs in a process of its own, with options of its own for the device.
 
+#[path = "verbs/by_device.rs"]
+mod by_device;
 #[path = "verbs/downed.rs"]
 mod downed;
 #[path = "verbs/dynamic.rs"]

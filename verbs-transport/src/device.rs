@@ -37,6 +37,17 @@ pub struct Port {
     pub gid_type: u32,
     /// Index of the partition key in the port's table.
     pub pkey_index: u16,
+    /// What the knobs want of this port.
+    pub(crate) wanted: Wanted,
+}
+
+/// The entries of a port's tables that the knobs name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// `verbs.gid_index`.
+    gid_index: Option<u64>,
+    /// `verbs.pkey`.
+    pkey: Option<u16>,
 }
 
 /// Address of a port on the network.
@@ -74,6 +85,7 @@ impl Port {
     /// there is none now.
     pub(crate) fn readdress(&mut self, settings: &Settings) -> Result<bool, Unavailable> {
         let (context, device) = (Arc::clone(&self.context), self.device.clone());
+        let wanted = self.wanted.gid_index;
         let attr = context
             .port(self.number)
             .map_err(|error| Unavailable::step(&device, "querying its port", error))?;
@@ -84,7 +96,7 @@ impl Port {
             Some(entry) => (entry, self.gid_index),
             None => {
                 let may_become = |entry: &GidEntry| self.may_become(entry);
-                find_gid(&context, &device, self.number, &attr, settings, may_become)?
+                find_gid(&context, (&device, self.number), &attr, wanted, settings, may_become)?
             }
         };
         let address = PortAddress { lid: attr.lid, gid: entry.gid };
@@ -121,7 +133,7 @@ impl Port {
             || is_required
             || !same_subnet
             || other.lid == 0
-            || settings.gid_index.is_some()
+            || self.wanted.gid_index.is_some()
         {
             attr.is_global = 1;
             attr.grh.dgid = other.gid;
@@ -142,7 +154,7 @@ fn is_emulated(folder: &Path) -> bool {
         || folder.join("parent").exists()
 }
 
-/// Writes device, port, kind, packet size and address.
+/// Writes device, port, kind, packet size and address, and the partition that was named.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_ethernet() { "RoCE" } else { "InfiniBand" };
@@ -152,7 +164,14 @@ impl fmt::Display for Port {
         write!(
             f,
             "port {number} of {device}, {kind}, packets of {packet} bytes, GID {index} {address}"
-        )
+        )?;
+        if self.wanted.gid_index.is_some() {
+            f.write_str(" (verbs.gid_index)")?;
+        }
+        match self.wanted.pkey {
+            Some(pkey) => write!(f, ", partition {pkey:#06x} (verbs.pkey)"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -253,8 +272,13 @@ fn open_port(
     if attr.state != port_state::ACTIVE {
         return Ok(Err(why_down(device, number, &attr)));
     }
-    let (entry, gid_index) = find_gid(context, device, number, &attr, settings, |_| true)?;
-    let pkey_index = find_pkey(context, device, number, &attr, settings)?;
+    let wanted = Wanted {
+        gid_index: settings.gid_index.of(device, number),
+        pkey: settings.pkey.of(device, number).map(|pkey| pkey as u16),
+    };
+    let (entry, gid_index) =
+        find_gid(context, (device, number), &attr, wanted.gid_index, settings, |_| true)?;
+    let pkey_index = find_pkey(context, (device, number), &attr, wanted.pkey)?;
     Ok(Ok(Port {
         context: Arc::clone(context),
         device: device.to_owned(),
@@ -266,6 +290,7 @@ fn open_port(
         gid_index,
         gid_type: entry.gid_type,
         pkey_index,
+        wanted,
     }))
 }
 
@@ -299,18 +324,18 @@ fn why_down(device: &str, port: u8, attr: &PortAttr) -> String {
 /// Returns the entry of the GID table to use, of those that are `usable`, and its index.
 fn find_gid(
     context: &Context,
-    device: &str,
-    port: u8,
+    (device, port): (&str, u8),
     attr: &PortAttr,
+    wanted: Option<u64>,
     settings: &Settings,
     usable: impl Fn(&GidEntry) -> bool,
 ) -> Result<(GidEntry, u8), Unavailable> {
     let missing =
         |what: String, remedy| Unavailable::NoGid { device: device.to_owned(), port, what, remedy };
     let entry = |index| context.gid(port, index).ok().flatten().filter(&usable);
-    if let Some(index) = settings.gid_index {
-        let found = u8::try_from(index).ok().zip(entry(index));
-        return found.map(|(at, entry)| (entry, at)).ok_or_else(|| {
+    if let Some(index) = wanted {
+        let found = u8::try_from(index).ok().and_then(|at| Some((entry(at.into())?, at)));
+        return found.ok_or_else(|| {
             missing(
                 format!("GID {index} (verbs.gid_index)"),
                 "set verbs.gid_index to one of them, or auto",
@@ -363,13 +388,12 @@ fn is_local(gid: &Gid) -> bool {
 /// Returns the index of the partition key to use.
 fn find_pkey(
     context: &Context,
-    device: &str,
-    port: u8,
+    (device, port): (&str, u8),
     attr: &PortAttr,
-    settings: &Settings,
+    wanted: Option<u16>,
 ) -> Result<u16, Unavailable> {
     let keys = (0..attr.pkey_tbl_len).map(|index| context.pkey(port, index).unwrap_or(0));
-    match (choose_pkey(keys, settings.pkey), settings.pkey) {
+    match (choose_pkey(keys, wanted), wanted) {
         (Some(index), _) => Ok(index),
         (None, Some(pkey)) => Err(Unavailable::NoPkey { device: device.to_owned(), port, pkey }),
         // RoCE has one key, whatever the table says.

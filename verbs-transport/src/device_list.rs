@@ -1,7 +1,9 @@
 //! The list of RDMA devices that `verbs.devices` gives: names, patterns, and exclusions.
 //!
-//! An item is a device, or `device:port`; `*` and `?` in it make it a pattern; `^` in front
-//! excludes what it matches. Without an item that includes, everything that is not excluded counts.
+//! An item is a [`DevicePattern`]; `^` in front excludes what it matches. Without an item that
+//! includes, everything that is not excluded counts.
+
+use config::DevicePattern;
 
 use crate::unavailable::Unavailable;
 
@@ -12,64 +14,39 @@ pub(crate) struct DeviceList {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) device: String,
-    /// Port, from 1; `None`: any.
-    pub(crate) port: Option<u8>,
+struct Item {
+    ports: DevicePattern,
     is_excluded: bool,
 }
 
 impl DeviceList {
     /// Parses the items of a list.
     pub(crate) fn parse(items: &[String]) -> Result<DeviceList, Unavailable> {
-        let invalid = || Unavailable::DeviceList(items.join(","));
-        let parse = |text: &String| {
+        let parse = |text: &String| -> Result<Item, Unavailable> {
             let (is_excluded, text) = match text.strip_prefix('^') {
                 Some(rest) => (true, rest),
                 None => (false, text.as_str()),
             };
-            let (device, port) = match text.split_once(':') {
-                Some((device, port)) => {
-                    let port = port.parse().ok().filter(|&port| port > 0);
-                    (device, Some(port.ok_or_else(invalid)?))
-                }
-                None => (text, None),
-            };
-            match device {
-                "" => Err(invalid()),
-                _ => Ok(Item { device: device.to_owned(), port, is_excluded }),
-            }
+            let ports = DevicePattern::parse(text)
+                .ok_or_else(|| Unavailable::DeviceList(items.join(",")))?;
+            Ok(Item { ports, is_excluded })
         };
         Ok(DeviceList { items: items.iter().map(parse).collect::<Result<_, _>>()? })
     }
 
-    /// Returns the items if they name devices and nothing else: the ports that are meant.
-    pub(crate) fn names(&self) -> Option<&[Item]> {
-        let is_name = |item: &Item| !item.is_excluded && !item.device.contains(['*', '?']);
-        (!self.items.is_empty() && self.items.iter().all(is_name)).then_some(&self.items)
+    /// Returns the ports that are meant, if the items name them one by one.
+    pub(crate) fn names(&self) -> Option<Vec<&DevicePattern>> {
+        let is_name = |item: &Item| !item.is_excluded && item.ports.is_name();
+        (!self.items.is_empty() && self.items.iter().all(is_name))
+            .then(|| self.items.iter().map(|item| &item.ports).collect())
     }
 
     /// Returns whether a port is meant.
     pub(crate) fn includes(&self, device: &str, port: u8) -> bool {
-        let fits = |item: &&Item| {
-            item.port.is_none_or(|wanted| wanted == port)
-                && matches(item.device.as_bytes(), device.as_bytes())
-        };
+        let fits = |item: &Item| item.ports.includes(device, port);
         let mut included = self.items.iter().filter(|item| !item.is_excluded).peekable();
-        let is_meant = included.peek().is_none() || included.any(|item| fits(&item));
-        is_meant && !self.items.iter().filter(|item| item.is_excluded).any(|item| fits(&item))
-    }
-}
-
-/// Returns whether a name fits a pattern, in which `*` stands for any characters and `?` for one.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => (0..=name.len()).any(|from| matches(rest, &name[from..])),
-        (Some((wanted, pattern)), Some((found, name))) => {
-            (*wanted == b'?' || wanted == found) && matches(pattern, name)
-        }
-        _ => false,
+        let is_meant = included.peek().is_none() || included.any(fits);
+        is_meant && !self.items.iter().filter(|item| item.is_excluded).any(fits)
     }
 }
 
@@ -98,7 +75,8 @@ mod tests {
     fn only_plain_names_say_which_ports_are_meant() {
         let names = list("a,b:2").unwrap();
         let expected = [("a", None), ("b", Some(2))];
-        let found = names.names().unwrap().iter().map(|item| (item.device.as_str(), item.port));
+        let found =
+            names.names().unwrap().into_iter().map(|item| (item.device.as_str(), item.port));
         assert_eq!(found.collect::<Vec<_>>(), expected);
         for text in ["a,^b", "a*", "?", "^a"] {
             assert_eq!(list(text).unwrap().names(), None, "{text}");

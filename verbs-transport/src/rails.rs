@@ -371,7 +371,6 @@ fn secondary_settings(settings: &Settings, port: &Port) -> Settings {
     Settings {
         device: Some(port.device.clone()),
         port: Some(port.number),
-        gid_index: None,
         reconnect_timeout: settings.reconnect_timeout.min(SECONDARY_RECONNECT),
         is_secondary: true,
         credits: 4,

@@ -89,6 +89,14 @@ impl Selection {
         if devices.is_empty() {
             return Err(absent());
         }
+        for (knob, numbers) in
+            [("verbs.gid_index", &settings.gid_index), ("verbs.pkey", &settings.pkey)]
+        {
+            if let Some(ports) = numbers.absent(&devices) {
+                let (requested, present) = (ports.device.clone(), devices.join(", "));
+                return Err(Unavailable::NoSuchDevice { requested, knob, present });
+            }
+        }
         let named: Vec<String> = match &settings.device {
             Some(device) => vec![device.clone()],
             None => settings.devices.clone(),
@@ -155,16 +163,12 @@ fn named_ports(
         if !devices.contains(&item.device) {
             return Err(Unavailable::NoSuchDevice {
                 requested: item.device.clone(),
+                knob: "verbs.devices",
                 present: devices.join(", "),
             });
         }
-        let settings = Settings {
-            // The tables of other ports have other entries.
-            gid_index: settings.gid_index.filter(|_| ports.is_empty()),
-            ..settings.clone()
-        };
         let (found, why_not) =
-            ports_of(library, &item.device, item.port.or(settings.port), &settings)?;
+            ports_of(library, &item.device, item.port.or(settings.port), settings)?;
         let first = found.into_iter().next();
         ports.push(first.ok_or_else(|| Unavailable::PortsDown(why_not.join("; ")))?);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{DynamicTransport, Knobs, Registration, Rendezvous, RoceVersion, knob};
+use config::{ByDevice, DynamicTransport, Knobs, Registration, Rendezvous, RoceVersion, knob};
 
 /// Settings of a transport. All processes of a job should have the same.
 #[derive(Clone, Debug)]
@@ -21,12 +21,12 @@ pub struct Settings {
     pub local_rank: u32,
     /// Port, from 1, of devices that are named without one; `None`: any that is usable.
     pub port: Option<u8>,
-    /// Entry of the port's GID table; `None`: chosen by kind.
-    pub gid_index: Option<u32>,
+    /// Entry of each port's GID table; none: chosen by kind.
+    pub gid_index: ByDevice,
     /// RoCE version of the GID to use.
     pub roce_version: RoceVersion,
-    /// Partition key; `None`: the table's first.
-    pub pkey: Option<u16>,
+    /// Partition key of each port; none: the table's first.
+    pub pkey: ByDevice,
     /// InfiniBand service level.
     pub service_level: u8,
     /// Traffic class of the global route header.
@@ -83,9 +83,9 @@ impl Settings {
             local_rank: 0,
             rails: knobs.name(knob::VERBS_RAILS).map_or_else(Vec::new, names),
             port: knobs.index(knob::VERBS_PORT).map(small),
-            gid_index: knobs.index(knob::VERBS_GID_INDEX).map(|index| index as u32),
+            gid_index: knobs.by_device(knob::VERBS_GID_INDEX),
             roce_version: knobs.choice(knob::VERBS_ROCE_VERSION),
-            pkey: knobs.index(knob::VERBS_PKEY).map(|pkey| pkey as u16),
+            pkey: knobs.by_device(knob::VERBS_PKEY),
             service_level: small(knobs.count(knob::VERBS_SERVICE_LEVEL)),
             traffic_class: small(knobs.count(knob::VERBS_TRAFFIC_CLASS)),
             eager_max: knobs.bytes(knob::VERBS_EAGER_MAX) as usize,

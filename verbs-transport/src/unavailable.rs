@@ -44,12 +44,12 @@ pub enum Unavailable {
         has_files: bool,
     },
     /// The chosen device does not exist.
-    #[error(
-        "invalid RDMA device {requested} (verbs.devices): must be {present}, a pattern, or auto"
-    )]
+    #[error("invalid RDMA device {requested} ({knob}): must be {present}, a pattern, or auto")]
     NoSuchDevice {
-        /// The value of the knob.
+        /// The device that the knob names.
         requested: String,
+        /// The knob.
+        knob: &'static str,
         /// The devices that exist.
         present: String,
     },
@@ -246,7 +246,11 @@ mod tests {
             Unavailable::NoDevice,
             Unavailable::Hidden { kernel: device(), has_files: true },
             Unavailable::Hidden { kernel: device(), has_files: false },
-            Unavailable::NoSuchDevice { requested: "x".into(), present: device() },
+            Unavailable::NoSuchDevice {
+                requested: "x".into(),
+                knob: "verbs.devices",
+                present: device(),
+            },
             Unavailable::Permission(device()),
             Unavailable::Broken {
                 device: device(),

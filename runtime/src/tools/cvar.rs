@@ -84,6 +84,7 @@ pub fn cvar_kind(knob: &Knob) -> CvarKind {
         Kind::SizeOrAuto { .. }
         | Kind::Time { .. }
         | Kind::Index { .. }
+        | Kind::ByDevice { .. }
         | Kind::Name
         | Kind::Text => CvarKind::Text,
     }
