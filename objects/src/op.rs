@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)] // to call kernels and the user's functions
 
+mod binary128;
 mod elements;
 mod kernels;
 mod packed;
@@ -94,7 +95,7 @@ impl BuiltinOp {
 
     /// Returns whether the operation applies to a type: the table of MPI-5.0 §6.9.2 with MPI_CHAR
     /// as a C integer and with addresses, offsets and counts as truth values, as other libraries
-    /// have it, and without 128-bit floating point, for which there is no arithmetic.
+    /// have it.
     pub fn applies_to(self, basic: Basic) -> bool {
         use BuiltinOp::*;
         use Family::*;
@@ -283,6 +284,8 @@ impl UserOp {
     }
 }
 
+#[cfg(test)]
+mod binary128_tests;
 #[cfg(test)]
 mod level_tests;
 #[cfg(test)]

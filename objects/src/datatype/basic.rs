@@ -32,7 +32,7 @@ pub enum Scalar {
     F64,
     /// C `long double`: x87 extended precision in 16 bytes on x86-64.
     LongDouble,
-    /// IEEE binary128: moved, without arithmetic.
+    /// IEEE binary128, Fortran's `real(16)`.
     F128,
     C16,
     C32,
@@ -222,11 +222,14 @@ impl Basic {
         }
         let value_fits =
             matches!(value.family, CInteger | FortranInteger | Floating | MultiLanguage)
-                && !matches!(v, Scalar::F16 | Scalar::F128);
+                && !matches!(v, Scalar::F16 | Scalar::I128);
         let index_fits =
             matches!(index.family, CInteger | FortranInteger | MultiLanguage) && i != Scalar::I128;
-        let fits = value_fits && v != Scalar::I128 && index_fits;
-        fits.then_some(Basic { handle: 0, family: Pair, repr: Repr::Pair(v, i) })
+        (value_fits && index_fits).then_some(Basic {
+            handle: 0,
+            family: Pair,
+            repr: Repr::Pair(v, i),
+        })
     }
 }
 

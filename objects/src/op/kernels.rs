@@ -2,8 +2,8 @@
 //! picked from a table at run time.
 //!
 //! On x86-64 each loop exists for each [`Level`] of instructions; the compiler vectorises all of
-//! them. On other processors the baseline has the vectors (NEON on aarch64). Long doubles and pairs
-//! with padding exist once.
+//! them. On other processors the baseline has the vectors (NEON on aarch64). Long doubles,
+//! binary128 and pairs with padding exist once.
 //!
 //! All levels give the same bits, but for the payload of a NaN: no operation is fused with another
 //! one, and minima and maxima are explicit selections.
@@ -14,6 +14,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::BuiltinOp;
+use super::binary128::Binary128;
 use super::elements::*;
 #[cfg(target_arch = "x86_64")]
 use super::x87::{self, LongDouble};
@@ -89,9 +90,11 @@ fn single(level: Level, op: BuiltinOp, scalar: Scalar) -> Option<Kernel> {
         Scalar::F16 => half_floating(op),
         Scalar::F32 => floating::<f32>(level, op),
         Scalar::F64 => floating::<f64>(level, op),
+        Scalar::F128 => floating::<Binary128>(Level::Baseline, op),
         Scalar::C16 => half_complex(op),
         Scalar::C32 => complex::<f32>(level, op),
         Scalar::C64 => complex::<f64>(level, op),
+        Scalar::C128 => complex::<Binary128>(Level::Baseline, op),
         Scalar::L8 => logical::<Logical<u8>>(level, op),
         Scalar::L16 => logical::<Logical<u16>>(level, op),
         Scalar::L32 => logical::<Logical<u32>>(level, op),
@@ -189,6 +192,7 @@ fn pair(level: Level, op: BuiltinOp, value: Scalar, index: Scalar) -> Option<Ker
         Scalar::U64 | Scalar::ULong => indexed::<u64>(level, op, index),
         Scalar::F32 => indexed::<f32>(level, op, index),
         Scalar::F64 => indexed::<f64>(level, op, index),
+        Scalar::F128 => indexed::<Binary128>(Level::Baseline, op, index),
         #[cfg(target_arch = "x86_64")]
         Scalar::LongDouble => indexed::<LongDouble>(level, op, index),
         _ => None,
