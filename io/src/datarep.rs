@@ -7,6 +7,7 @@
 //! A converted access goes through a buffer of the whole access. A read that ends early converts
 //! the whole elements that it got.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use objects::datatype::Basic;
@@ -26,7 +27,7 @@ pub type FileExtent = Box<dyn Fn(usize) -> Result<i64> + Send + Sync>;
 /// A data representation that the user registered.
 pub struct UserDatarep {
     /// Its name.
-    pub name: String,
+    pub name: OsString,
     /// Converts what was read; `None`: the bytes are those of memory.
     pub read: Option<Conversion>,
     /// Converts what is written; `None`: the bytes are those of memory.
@@ -69,7 +70,7 @@ impl Datareps {
             return Err(Error::new(Class::Arg, text));
         }
         if self.find(name).is_ok() {
-            let text = format!("the data representation \"{name}\" is defined already");
+            let text = format!("the data representation \"{}\" is defined already", name.display());
             return Err(Error::new(Class::DupDatarep, text));
         }
         self.0.push(Arc::new(datarep));
@@ -78,7 +79,7 @@ impl Datareps {
 
     /// Returns the representation of a name, in any case for the predefined ones.
     /// MPI_ERR_UNSUPPORTED_DATAREP if there is none.
-    pub fn find(&self, name: &str) -> Result<Datarep> {
+    pub fn find(&self, name: &OsStr) -> Result<Datarep> {
         let predefined = [Datarep::Native, Datarep::Internal, Datarep::External32].into_iter();
         if let Some(known) =
             predefined.into_iter().find(|known| known.name().eq_ignore_ascii_case(name))
@@ -90,8 +91,9 @@ impl Datareps {
             None => Err(Error::new(
                 Class::UnsupportedDatarep,
                 format!(
-                    "unsupported data representation \"{name}\": must be native, internal, \
-                     external32 or a registered one"
+                    "unsupported data representation \"{}\": must be native, internal, \
+                     external32 or a registered one",
+                    name.display()
                 ),
             )),
         }
@@ -115,13 +117,13 @@ pub struct UserData {
 
 impl Datarep {
     /// Returns the name.
-    pub fn name(&self) -> &str {
-        match self {
+    pub fn name(&self) -> &OsStr {
+        OsStr::new(match self {
             Datarep::Native => "native",
             Datarep::Internal => "internal",
             Datarep::External32 => "external32",
-            Datarep::User(user) => &user.name,
-        }
+            Datarep::User(user) => return &user.name,
+        })
     }
 
     /// Returns true if the bytes of the file are those of memory.
@@ -146,7 +148,7 @@ impl Datarep {
                         "invalid extent {extent} of {} in data representation \"{}\": must not be \
                          negative",
                         basic.name(),
-                        user.name
+                        user.name.display()
                     );
                     Error::new(Class::Conversion, text)
                 })

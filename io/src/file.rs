@@ -257,7 +257,8 @@ impl File {
         });
         let summary = mine.as_ref().map_or([0; 2], |(view, _)| {
             let hash = |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte));
-            [view.etype_bytes(), view.datarep.name().bytes().fold(0, hash)]
+            let name = view.datarep.name().as_encoded_bytes();
+            [view.etype_bytes(), name.iter().copied().fold(0, hash)]
         });
         let summary = summary.map(u64::to_ne_bytes).concat();
         let outcome = mine.as_ref().map(|_| ()).map_err(Clone::clone);

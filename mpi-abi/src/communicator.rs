@@ -17,7 +17,7 @@ use crate::constants::{
     MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED,
     MPI_COMM_TYPE_SHARED, MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL,
 };
-use crate::text::{put_text, text};
+use crate::text::{exact, put_text, text};
 
 /// Stores the handle of a new communicator; `None` stores MPI_COMM_NULL.
 ///
@@ -310,8 +310,8 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
 
 pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    let name = unsafe { text(comm_name, "comm_name")? };
-    with(|p| p.comm_mut(comm.0).map(|comm| comm.set_name(&name)))
+    let name = unsafe { exact(comm_name, "comm_name")? };
+    with(|p| p.comm_mut(comm.0).map(|comm| comm.set_name(name)))
 }
 
 pub(crate) unsafe fn comm_get_name(
@@ -321,7 +321,7 @@ pub(crate) unsafe fn comm_get_name(
 ) -> Result<()> {
     // MPI-5.0 §7.8: MPI_COMM_NULL has a name as well.
     let name = match comm.0 {
-        predefined::COMM_NULL => "MPI_COMM_NULL".to_owned(),
+        predefined::COMM_NULL => "MPI_COMM_NULL".into(),
         handle => with(|p| p.comm(handle).map(|comm| comm.name().to_owned()))?,
     };
     // SAFETY: the user's buffer of MPI_MAX_OBJECT_NAME characters.

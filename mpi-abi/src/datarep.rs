@@ -15,7 +15,7 @@ use crate::abi::{
     MPI_Datarep_extent_function, MPI_Datatype,
 };
 use crate::args::null_argument;
-use crate::text::text;
+use crate::text::exact;
 
 /// The user's state, which only the user's functions look at.
 #[derive(Clone, Copy)]
@@ -97,7 +97,7 @@ unsafe fn register(
 ) -> Result<()> {
     let extent_fn = extent_fn.ok_or_else(|| null_argument("dtype_file_extent_fn"))?;
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    let name = unsafe { text(name, "datarep")? }.into_owned();
+    let name = unsafe { exact(name, "datarep")? }.to_owned();
     let datarep = UserDatarep { name, read, write, extent: extent(extent_fn, extra) };
     with(|p| p.tables.files.datareps.register(datarep))
 }

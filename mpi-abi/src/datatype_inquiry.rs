@@ -12,7 +12,7 @@ use crate::args::{put, slice_mut};
 use crate::constants::MPI_MAX_OBJECT_NAME;
 use crate::convert::CountOut;
 use crate::datatype::handle_of;
-use crate::text::{put_text, text};
+use crate::text::{exact, put_text};
 
 fn ask<R>(datatype: MPI_Datatype, question: impl FnOnce(&Datatype) -> R) -> Result<R> {
     with(|p| p.datatype(datatype.0).map(question))
@@ -208,7 +208,7 @@ pub(crate) unsafe fn type_get_contents_c(
 
 pub(crate) unsafe fn type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> Result<()> {
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    let name = unsafe { text(type_name, "type_name")? };
+    let name = unsafe { exact(type_name, "type_name")? };
     ask(datatype, |datatype| datatype.set_name(name))
 }
 
@@ -219,8 +219,8 @@ pub(crate) unsafe fn type_get_name(
 ) -> Result<()> {
     // MPI-5.0 §7.8: MPI_DATATYPE_NULL has a name as well.
     let name = match datatype.0 {
-        predefined::DATATYPE_NULL => "MPI_DATATYPE_NULL".to_owned(),
-        _ => ask(datatype, Datatype::name)?,
+        predefined::DATATYPE_NULL => "MPI_DATATYPE_NULL".into(),
+        _ => ask(datatype, Datatype::given_name)?,
     };
     // SAFETY: the user's buffer of MPI_MAX_OBJECT_NAME characters.
     unsafe { put_text(type_name, MPI_MAX_OBJECT_NAME, resultlen, &name) }

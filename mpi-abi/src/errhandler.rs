@@ -9,7 +9,7 @@ use runtime::{RaiseOn, predefined, with};
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session};
 use crate::args::{not_null, null_argument, put};
 use crate::constants::MPI_MAX_ERROR_STRING;
-use crate::text::{put_text, text};
+use crate::text::{exact, put_text};
 
 /// Returns the handle of an error handler, for the user to free; predefined ones have fixed values.
 pub(crate) fn handle_of(handler: Errhandler) -> MPI_Errhandler {
@@ -216,7 +216,7 @@ pub(crate) unsafe fn add_error_code(errorclass: c_int, errorcode: *mut c_int) ->
 
 pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -> Result<()> {
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    error_codes().add_string(errorcode, &unsafe { text(string, "string")? })
+    error_codes().add_string(errorcode, unsafe { exact(string, "string")? })
 }
 
 pub(crate) unsafe fn remove_error_class(errorclass: c_int) -> Result<()> {

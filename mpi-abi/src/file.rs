@@ -13,7 +13,7 @@ use crate::constants::{
     MPI_DISPLACEMENT_CURRENT, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING, MPI_SEEK_CUR, MPI_SEEK_END,
     MPI_SEEK_SET,
 };
-use crate::text::{path, put_text, text};
+use crate::text::{exact, path, put_text};
 
 /// Checks and collects the arguments of MPI_File_open.
 unsafe fn open_args(filename: *const c_char, amode: c_int, info: MPI_Info) -> Result<OpenArgs> {
@@ -98,8 +98,8 @@ pub(crate) unsafe fn file_set_view(
     let file = files::file(fh.0)?;
     let types = with(|p| Ok((p.datatype(etype.0)?.clone(), p.datatype(filetype.0)?.clone())));
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    let name = unsafe { text(datarep, "datarep") };
-    let datarep = name.and_then(|name| with(|p| p.tables.files.datareps.find(&name)));
+    let name = unsafe { exact(datarep, "datarep") };
+    let datarep = name.and_then(|name| with(|p| p.tables.files.datareps.find(name)));
     let disp = Some(disp).filter(|&disp| disp != MPI_DISPLACEMENT_CURRENT);
     file.set_view(disp, types, datarep, crate::info::optional(info))
 }

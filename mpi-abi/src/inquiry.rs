@@ -1,7 +1,9 @@
 //! MPI-5.0 §9.1 and §9.6, §4.1.5, §15.2: versions, clocks, addresses, the name of the machine. All
 //! of these may be called before MPI_Init.
 
+use std::ffi::OsStr;
 use std::os::raw::{c_char, c_double, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 
 use objects::Result;
 
@@ -37,9 +39,9 @@ pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int
     // SAFETY: the length is the buffer's.
     let failed = unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) } != 0;
     let end = host.iter().position(|&byte| byte == 0).unwrap_or(host.len());
-    let words = if failed { "unknown".into() } else { String::from_utf8_lossy(&host[..end]) };
+    let words = OsStr::from_bytes(if failed { b"unknown" } else { &host[..end] });
     // SAFETY: the user's buffer of MPI_MAX_PROCESSOR_NAME characters.
-    unsafe { put_text(name, MPI_MAX_PROCESSOR_NAME, resultlen, &words) }
+    unsafe { put_text(name, MPI_MAX_PROCESSOR_NAME, resultlen, words) }
 }
 
 /// Returns the seconds of the monotonic clock, which all ranks of a host share.

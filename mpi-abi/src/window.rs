@@ -14,7 +14,7 @@ use crate::abi::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Errhandler, MPI_Group, MPI_I
 use crate::args::{not_null, null_argument, put};
 use crate::constants::{MPI_MAX_OBJECT_NAME, MPI_PROC_NULL};
 use crate::convert::CountOut;
-use crate::text::{put_text, text};
+use crate::text::{exact, put_text};
 
 /// Creates a window and stores its handle and, if `baseptr` is given, its address.
 unsafe fn make(
@@ -179,8 +179,8 @@ pub(crate) unsafe fn win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> Res
 
 pub(crate) unsafe fn win_set_name(win: MPI_Win, win_name: *const c_char) -> Result<()> {
     // SAFETY: null is refused; any other string is terminated, by the user's promise.
-    let name = unsafe { text(win_name, "win_name")? };
-    with(|p| p.name_window(win.0, &name))
+    let name = unsafe { exact(win_name, "win_name")? };
+    with(|p| p.name_window(win.0, name))
 }
 
 pub(crate) unsafe fn win_get_name(
@@ -190,7 +190,7 @@ pub(crate) unsafe fn win_get_name(
 ) -> Result<()> {
     // MPI-5.0 §7.8: MPI_WIN_NULL has a name as well.
     let name = match win.0 {
-        predefined::WIN_NULL => "MPI_WIN_NULL".to_owned(),
+        predefined::WIN_NULL => "MPI_WIN_NULL".into(),
         handle => with(|p| p.win(handle).map(|win| win.name().to_owned()))?,
     };
     // SAFETY: the user's buffer of MPI_MAX_OBJECT_NAME characters.

@@ -7,10 +7,11 @@
 //! process belongs, and a remote one, whose ranks are the sources and destinations of messages.
 
 use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology};
+use crate::{Attributes, Comparison, Errhandler, Group, Info, Result, Topology, truncated};
 use fabric::{CollSegment, Peer};
 
 /// Longest name in bytes (MPI_MAX_OBJECT_NAME without the terminator).
@@ -66,7 +67,7 @@ pub struct Comm {
     topology: Option<Arc<Topology>>,
     /// The handle of the session that it comes from; 0: the world model.
     session: usize,
-    name: String,
+    name: OsString,
     info: Info,
     attributes: Attributes,
 }
@@ -87,7 +88,7 @@ impl Comm {
             errhandler: None,
             topology: None,
             session: 0,
-            name: name.to_owned(),
+            name: name.into(),
             info: Info::new(),
             attributes: Attributes::new(),
         }
@@ -149,8 +150,8 @@ impl Comm {
     }
 
     /// Sets the name, truncated to [`MAX_NAME`] bytes.
-    pub fn set_name(&mut self, name: &str) {
-        name[..name.floor_char_boundary(MAX_NAME)].clone_into(&mut self.name);
+    pub fn set_name(&mut self, name: impl AsRef<OsStr>) {
+        truncated(name.as_ref(), MAX_NAME).clone_into(&mut self.name);
     }
 
     /// Attaches an error handler.
@@ -327,7 +328,7 @@ impl Comm {
     }
 
     /// Returns the name; empty if it was never set.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &OsStr {
         &self.name
     }
 
@@ -355,11 +356,12 @@ impl Comm {
 
     /// Returns the name, or a description, for error texts.
     pub fn describe(&self) -> String {
-        if self.name.starts_with("MPI_COMM_") {
-            return self.name.clone();
+        let name = self.name.to_string_lossy();
+        if name.starts_with("MPI_COMM_") {
+            return name.into_owned();
         }
         let kind = if self.is_inter() { "intercommunicator" } else { "communicator" };
-        match self.name.as_str() {
+        match &*name {
             "" => format!("an unnamed {kind} of {} ranks", self.size()),
             name => format!("the {kind} \"{name}\""),
         }
@@ -388,7 +390,7 @@ mod tests {
         assert_eq!(world.hints().unwrap().value("colour").unwrap(), None);
         world.next_collective();
         let copy = world.duplicate(9);
-        assert_eq!((copy.context(), copy.rank(), copy.size(), copy.name()), (9, 2, 4, ""));
+        assert_eq!((copy.context(), copy.rank(), copy.size(), copy.name().len()), (9, 2, 4, 0));
         assert_eq!(copy.topology(), world.topology());
         assert_eq!(copy.hints().unwrap().value(HINTS[2]).unwrap(), Some(&b"false"[..]));
         assert!(matches!(copy.errhandler(), Errhandler::Return));
@@ -457,7 +459,7 @@ mod tests {
         comm.set_name("halo");
         assert_eq!(comm.describe(), "the communicator \"halo\"");
         assert_eq!(comm.duplicate(2).describe(), "an unnamed communicator of 4 ranks");
-        comm.set_name(&"é".repeat(100));
+        comm.set_name("é".repeat(100));
         assert_eq!(comm.name().len(), 126);
     }
 }

@@ -11,9 +11,10 @@
 //! even after the text has been replaced. The string is then the standard text of the class.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Class, Error, Result};
+use crate::{Class, Error, Result, truncated};
 
 /// MPI_MAX_ERROR_STRING in bytes, with the terminator.
 const MAX_STRING: usize = 512;
@@ -74,7 +75,7 @@ struct Added {
     /// The class of the code; for a class, itself.
     class: i32,
     /// The string; empty until it is set.
-    text: String,
+    text: OsString,
 }
 
 impl ErrorCodes {
@@ -116,17 +117,18 @@ impl ErrorCodes {
 
     /// Returns the text of a code (MPI_Error_string), at most 511 bytes. `None` for numbers that
     /// are no code; empty for a user's code without a string.
-    pub fn text_of(&self, code: i32) -> Option<String> {
+    pub fn text_of(&self, code: i32) -> Option<OsString> {
         if let Some(class) = Class::from_number(code) {
-            return Some(standard_text(class));
+            return Some(standard_text(class).into());
         }
         if let Some((name, text)) = tool_code(code) {
-            return Some(format!("{name}: {text}"));
+            return Some(format!("{name}: {text}").into());
         }
         if let Some((class, slot)) = split(code) {
             let recent =
                 self.with(|inner| inner.recent.get(slot).filter(|kept| kept.0 == class).cloned());
-            return Some(recent.map_or_else(|| standard_text(class), |(_, sentence)| sentence));
+            let text = recent.map_or_else(|| standard_text(class), |(_, sentence)| sentence);
+            return Some(text.into());
         }
         self.with(|inner| inner.added.get(&code).map(|added| added.text.clone()))
     }
@@ -155,9 +157,9 @@ impl ErrorCodes {
     }
 
     /// Sets the string of a user's class or code, truncated to 511 bytes (MPI_Add_error_string).
-    pub fn add_string(&self, code: i32, text: &str) -> Result<()> {
+    pub fn add_string(&self, code: i32, text: impl AsRef<OsStr>) -> Result<()> {
         self.with(|inner| {
-            inner.find(code)?.text = cut(text.to_owned());
+            inner.find(code)?.text = truncated(text.as_ref(), MAX_STRING - 1).to_owned();
             Ok(())
         })
     }
@@ -236,7 +238,7 @@ impl Inner {
 
     fn add(&mut self, class: i32) -> i32 {
         self.last_used += 1;
-        self.added.insert(self.last_used, Added { class, text: String::new() });
+        self.added.insert(self.last_used, Added { class, text: OsString::new() });
         self.last_used
     }
 
@@ -313,7 +315,10 @@ impl Error {
         }
         let codes = error_codes();
         let class = codes.class_of(code).and_then(Class::from_number).unwrap_or(Class::Other);
-        let detail = codes.text_of(code).unwrap_or_else(|| format!("error code {code}"));
+        let detail = match codes.text_of(code) {
+            Some(text) => text.to_string_lossy().into_owned(),
+            None => format!("error code {code}"),
+        };
         Some(Error::new(class, detail).with_code(code))
     }
 }
@@ -339,7 +344,7 @@ mod tests {
             assert_eq!(codes.class_of(code), Some(Class::Rank as i32));
             assert_eq!(code % CODE_STRIDE, Class::Rank as i32);
         }
-        assert!(codes.text_of(first).unwrap().contains("rank 0"));
+        assert!(codes.text_of(first).unwrap().to_string_lossy().contains("rank 0"));
         let other = codes.code_of("MPI_Bcast", &Error::new(Class::Root, "x"));
         assert_eq!(
             codes.text_of(first).unwrap(),
@@ -357,7 +362,7 @@ mod tests {
         let text = codes.text_of(code).unwrap();
         assert!(text.len() <= 511 && text.len() >= 510, "{}", text.len());
         let class = codes.add_class();
-        codes.add_string(class, &"x".repeat(600)).unwrap();
+        codes.add_string(class, "x".repeat(600)).unwrap();
         assert_eq!(codes.text_of(class).unwrap().len(), 511);
     }
 
@@ -366,10 +371,11 @@ mod tests {
         let codes = ErrorCodes::new();
         for class in Class::all() {
             assert_eq!(codes.class_of(class as i32), Some(class as i32));
-            assert!(codes.text_of(class as i32).unwrap().starts_with(class.name()));
+            let text = codes.text_of(class as i32).unwrap();
+            assert!(text.to_string_lossy().starts_with(class.name()));
         }
         assert_eq!(
-            codes.text_of(1018).unwrap().split(':').next(),
+            codes.text_of(1018).unwrap().to_string_lossy().split(':').next(),
             Some("MPI_T_ERR_PVAR_NO_ATOMIC")
         );
         assert_eq!(codes.class_of(1001), Some(1001));
@@ -387,7 +393,10 @@ mod tests {
         let class = codes.add_class();
         let code = codes.add_code(class).unwrap();
         assert_eq!((class, code, codes.last_used()), (16384, 16385, 16385));
-        assert_eq!((codes.class_of(code), codes.text_of(code)), (Some(class), Some(String::new())));
+        assert_eq!(
+            (codes.class_of(code), codes.text_of(code)),
+            (Some(class), Some(OsString::new()))
+        );
         codes.add_string(code, "my own").unwrap();
         assert_eq!(codes.text_of(code).unwrap(), "my own");
         assert_eq!(codes.class_of(codes.add_code(16).unwrap()), Some(16));

@@ -22,6 +22,7 @@ pub mod info;
 pub mod op;
 pub mod scratch;
 pub mod status;
+pub mod text;
 pub mod topology;
 
 pub use attribute::{Attributes, Keyval, Keyvals};
@@ -37,4 +38,5 @@ pub use handle::{HandleKind, Stale, Table};
 pub use info::Info;
 pub use op::Op;
 pub use status::Status;
+pub use text::truncated;
 pub use topology::Topology;

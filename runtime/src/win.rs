@@ -3,10 +3,12 @@
 //! The protocol's state of a window is in [`rma::Engine`], under the same number: the context id of
 //! a communicator that belongs to the window and on which its ranks synchronise.
 
+use std::ffi::{OsStr, OsString};
+
 use collectives::Plan;
 use fabric::Peer;
 use objects::comm::MAX_NAME;
-use objects::{Attributes, Errhandler, Group, Info, Result};
+use objects::{Attributes, Errhandler, Group, Info, Result, truncated};
 use shm_transport::WindowRange;
 
 /// How a window was made (MPI_WIN_CREATE_FLAVOR); the numbers are the ABI's.
@@ -79,7 +81,7 @@ pub struct Win {
     pub errhandler: Errhandler,
     /// Attributes of the user.
     pub attributes: Attributes,
-    pub(crate) name: String,
+    pub(crate) name: OsString,
     pub(crate) hints: Info,
 }
 
@@ -109,18 +111,18 @@ pub(crate) fn describe(name: &str, ranks: u32) -> String {
 
 impl Win {
     /// Sets the name, truncated to [`MAX_NAME`] bytes.
-    pub(crate) fn set_name(&mut self, name: &str) {
-        name[..name.floor_char_boundary(MAX_NAME)].clone_into(&mut self.name);
+    pub(crate) fn set_name(&mut self, name: &OsStr) {
+        truncated(name, MAX_NAME).clone_into(&mut self.name);
     }
 
     /// Returns the name.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &OsStr {
         &self.name
     }
 
     /// Returns the name or a description, for error texts.
     pub fn describe(&self) -> String {
-        describe(&self.name, self.group.size())
+        describe(&self.name.to_string_lossy(), self.group.size())
     }
 
     /// Stores the known hints and ignores the others (MPI_Win_set_info).

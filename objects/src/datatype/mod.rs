@@ -18,6 +18,7 @@ mod signature_word;
 mod strided_runs;
 mod typemap;
 
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
@@ -55,7 +56,7 @@ struct Inner {
     predefined: bool,
     committed: AtomicBool,
     construction: Construction,
-    name: Mutex<String>,
+    name: Mutex<OsString>,
     attributes: Mutex<Attributes>,
 }
 
@@ -94,7 +95,7 @@ impl Datatype {
     }
 
     /// Sets the name (MPI_Type_set_name).
-    pub fn set_name(&self, name: impl Into<String>) {
+    pub fn set_name(&self, name: impl Into<OsString>) {
         *lock(&self.0.name) = name.into();
     }
 
@@ -104,9 +105,14 @@ impl Datatype {
         &self.0.attributes
     }
 
-    /// Returns the name (MPI_Type_get_name).
-    pub fn name(&self) -> String {
+    /// Returns the name byte for byte (MPI_Type_get_name).
+    pub fn given_name(&self) -> OsString {
         lock(&self.0.name).clone()
+    }
+
+    /// Returns the name as texts show it.
+    pub fn name(&self) -> String {
+        self.given_name().to_string_lossy().into_owned()
     }
 
     /// Returns true if the type may be used for communication.
@@ -275,7 +281,7 @@ impl Datatype {
             handle,
             predefined: true,
             committed: AtomicBool::new(true),
-            name: Mutex::new(name.to_owned()),
+            name: Mutex::new(name.into()),
             ..inner
         })))
     }

@@ -16,6 +16,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::{OsStr, OsString};
+
 use fabric::{LocalRanks, Peer, Rights, Transport, UserBuf};
 use objects::{Attributes, Class, Comm, Errhandler, Error, Group, Info, Result};
 use rma::{Attached, Control, LockBy, Mailbox, Memory, Remote, StepRow, Window};
@@ -406,7 +408,7 @@ fn win(id: u64, comm: usize, members: Members, request: &Request, made: Made) ->
         // MPI-5.0 §9.3.
         errhandler: Errhandler::Fatal,
         attributes: Attributes::new(),
-        name: String::new(),
+        name: OsString::new(),
         hints: Info::new(),
     };
     // Known hints are short enough.
@@ -454,7 +456,7 @@ fn close(p: &mut Process, id: u64, held: Held) {
 
 impl Process {
     /// Names a window (MPI_Win_set_name).
-    pub fn name_window(&mut self, handle: usize, name: &str) -> Result<()> {
+    pub fn name_window(&mut self, handle: usize, name: &OsStr) -> Result<()> {
         let win = self.win_mut(handle)?;
         win.set_name(name);
         let (id, description) = (win.id, win.describe());
