@@ -17,7 +17,7 @@ use crate::constants::{
     MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_HW_UNGUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED,
     MPI_COMM_TYPE_SHARED, MPI_CONGRUENT, MPI_IDENT, MPI_MAX_OBJECT_NAME, MPI_SIMILAR, MPI_UNEQUAL,
 };
-use crate::text::{exact, put_text, text};
+use crate::text::{exact, put_text};
 
 /// Stores the handle of a new communicator; `None` stores MPI_COMM_NULL.
 ///
@@ -193,10 +193,10 @@ pub(crate) unsafe fn comm_create_from_group(
         not_null(newcomm, "newcomm")?;
         let hints = crate::info::optional(info)?;
         // SAFETY: null is refused; any other string is terminated, by the user's promise.
-        let tag = unsafe { text(stringtag, "stringtag")? };
+        let tag = unsafe { exact(stringtag, "stringtag")? };
         let members = with(|p| p.group(group.0))?;
         // SAFETY: checked not to be null; valid by the user's promise.
-        match communicator::create_from_group(&members, &tag)? {
+        match communicator::create_from_group(&members, tag)? {
             // SAFETY: the user's pointer, passed on.
             Some(made) => unsafe { finish_from_group(made, group, &hints, handler, newcomm) },
             // SAFETY: the user's pointer, passed on.

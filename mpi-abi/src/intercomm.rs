@@ -9,7 +9,7 @@ use runtime::{intercomm, with};
 use crate::abi::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info};
 use crate::args::{not_null, put};
 use crate::communicator::{finish_from_group, store};
-use crate::text::text;
+use crate::text::exact;
 
 pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
     let inter = with(|p| p.comm(comm.0).map(objects::Comm::is_inter))?;
@@ -99,14 +99,14 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         not_null(newintercomm, "newintercomm")?;
         let hints = crate::info::optional(info)?;
         // SAFETY: null is refused; any other string is terminated, by the user's promise.
-        let tag = unsafe { text(stringtag, "stringtag")? };
+        let tag = unsafe { exact(stringtag, "stringtag")? };
         let local = with(|p| p.group(local_group.0))?;
         // Significant at the leader only.
         let remote = with(|p| p.group(remote_group.0));
         let made = intercomm::create_from_groups(
             (&local, leader(local_leader)?),
             (remote, remote_leader),
-            &tag,
+            tag,
         )?;
         // SAFETY: checked not to be null; valid by the user's promise.
         unsafe { finish_from_group(made, local_group, &hints, handler, newintercomm) }

@@ -3,6 +3,8 @@
 //! The agreement is an allreduce over the parent, or broadcasts within the group if the rest of the
 //! parent takes no part. The number of communicators in a job is not limited.
 
+use std::ffi::OsStr;
+
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 
@@ -158,7 +160,7 @@ fn agree_in_group(channel: ControlChannel, group: &Group, rank: u32) -> Result<A
 
 /// Performs MPI_Comm_create_from_group, without hints and error handler; `None` for the empty
 /// group. Collective over `group`.
-pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
+pub fn create_from_group(group: &Group, tag: &OsStr) -> Result<Option<Comm>> {
     let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
     if group.is_empty() {
         return Ok(None);
@@ -166,7 +168,7 @@ pub fn create_from_group(group: &Group, text: &str) -> Result<Option<Comm>> {
     let rank = group
         .rank_of(me)
         .ok_or_else(|| Error::new(Class::Group, "invalid group: this process is not a member"))?;
-    let agreed = agree_in_group(ControlChannel::from_tag(text), group, rank)?;
+    let agreed = agree_in_group(ControlChannel::from_tag(tag), group, rank)?;
     let comm = Comm::new("", agreed.context, rank, group.clone());
     with(|p| p.core()?.with_segment(comm, agreed).map(Some))
 }

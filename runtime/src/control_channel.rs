@@ -7,6 +7,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::OsStr;
+
 use fabric::{Collective, CollectiveKind, Peer, UserBuf};
 use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
@@ -29,9 +31,10 @@ impl ControlChannel {
     }
 
     /// Returns the channel of a tag text of the user (MPI-5.0 §7.4.2).
-    pub(crate) fn from_tag(text: &str) -> ControlChannel {
+    pub(crate) fn from_tag(tag: impl AsRef<OsStr>) -> ControlChannel {
+        let bytes = tag.as_ref().as_encoded_bytes();
         // FNV-1a: equal in every process and version.
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         ControlChannel { context: CONTROL_BIT | FROM_TAG_BIT | hash >> 3, tag: 0 }

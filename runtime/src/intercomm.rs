@@ -6,6 +6,8 @@
 //! matters: groups that overlap get an error instead of waiting for each other. If a leader gets an
 //! error, all members of its group get one.
 
+use std::ffi::OsStr;
+
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 
@@ -69,7 +71,7 @@ pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result
 pub fn create_from_groups(
     local: (&Group, u32),
     remote: (Result<Group>, i32),
-    text: &str,
+    tag: &OsStr,
 ) -> Result<Comm> {
     let (group, leader) = (local.0.clone(), local.1);
     let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
@@ -78,7 +80,7 @@ pub fn create_from_groups(
         Error::new(Class::Group, "invalid local group: this process is not a member")
     })?;
     check_leader(&group, leader)?;
-    let channel = ControlChannel::from_tag(text);
+    let channel = ControlChannel::from_tag(tag);
     let local_group = LocalGroup { group, rank, leader, medium: Medium::Control(channel) };
     let agreed = local_group.agree(|| {
         let (others, leader) = (remote.0?, remote.1);
