@@ -1,10 +1,12 @@
 //! The outcome of a job as JSON, for scripts and workflow managers (`--report-outcome`).
 //!
 //! The file is written when the job is over, also if it could not start. It is written beside its
-//! path and renamed, so that a reader never sees half of it.
+//! path and renamed, so that a reader never sees half of it. A link, a pipe or a device stays, and
+//! is written to.
 
-use std::fs;
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
 use bootstrap::RankState;
 use serde::Serialize;
@@ -71,16 +73,25 @@ impl<'a> OutcomeReport<'a> {
     /// Writes the file that the user asked for, if any. A failure is one line on standard error.
     pub(crate) fn write(&self, settings: &Settings) {
         let Some(path) = &settings.report_outcome else { return };
-        let temporary = format!("{path}.{}", std::process::id());
         let written = serde_json::to_string_pretty(self)
-            .map_err(std::io::Error::from)
-            .and_then(|text| fs::write(&temporary, text + "\n"))
-            .and_then(|()| fs::rename(&temporary, path));
+            .map_err(io::Error::from)
+            .and_then(|text| replace(Path::new(path), &(text + "\n")));
         if let Err(error) = written {
-            let _ = fs::remove_file(&temporary);
             eprintln!("mpiexec: --report-outcome {path}: cannot write it: {error}");
         }
     }
+}
+
+/// Replaces what a file has by the text.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, text);
+    }
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
 }
 
 impl Failure<'_> {

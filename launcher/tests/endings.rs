@@ -30,6 +30,24 @@ fn the_outcome_is_written_as_json() {
     assert!(read()["messages"][0].as_str().unwrap().contains("./nope"));
 }
 
+/// A device that was replaced by a file would be missing for the whole host.
+#[test]
+fn a_pipe_or_a_link_gets_the_outcome_and_stays() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("outcomes");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let [pipe, link, file] = ["pipe", "link", "file"].map(|name| folder.join(name));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    // Opened for both directions: opening waits for nobody.
+    let reader = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    assert_eq!(script(&format!("--report-outcome {} -n 1", pipe.display()), "true").code, 0);
+    assert_eq!(script(&format!("--report-outcome {} -n 1", link.display()), "true").code, 0);
+    assert!(link.is_symlink() && file.is_file());
+    assert!(!pipe.is_file(), "a file has replaced the pipe");
+    assert_eq!(BufReader::new(reader).lines().next().unwrap().unwrap(), "{");
+}
+
 #[test]
 fn the_first_failure_is_the_exit_code() {
     assert_eq!(script("-n 3", "exit 0").code, 0);
