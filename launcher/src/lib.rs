@@ -61,6 +61,7 @@ pub mod signals;
 pub mod spawn;
 mod stall;
 pub mod start;
+pub mod stdout;
 mod stopped_ranks;
 pub mod tree;
 mod unfinalized;

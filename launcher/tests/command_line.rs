@@ -29,6 +29,28 @@ fn wrong_use_is_one_line() {
 }
 
 #[test]
+fn a_command_whose_output_is_lost_ends_in_order() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into();
+    let closed = || std::io::pipe().unwrap().1.into();
+    let [mpiexec, verbena] = [env!("CARGO_BIN_EXE_mpiexec"), env!("CARGO_BIN_EXE_verbena")];
+    let simulate = ["simulate", "barrier", "--hosts", "2", "--ranks-per-host", "2"];
+    for (program, words) in
+        [(mpiexec, &["--help"][..]), (verbena, &["config"]), (verbena, &simulate)]
+    {
+        let run = |stdout: std::process::Stdio| {
+            let mut command = std::process::Command::new(program);
+            let ran = command.args(words).stdout(stdout).output().unwrap();
+            (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+        };
+        let (code, err) = run(full());
+        assert!(code == Some(1) && err.lines().count() == 1, "{words:?}: {code:?} {err}");
+        assert!(err.contains("cannot write to standard output: No space left"), "{err}");
+        // As programs that SIGPIPE kills, whose shell gives this code.
+        assert_eq!(run(closed()), (Some(141), String::new()), "{words:?}");
+    }
+}
+
+#[test]
 fn an_mpiexec_in_a_rank_knows_the_variables_of_its_job() {
     let ran = script("-n 2", &format!("{} -n 1 echo inside", env!("CARGO_BIN_EXE_mpiexec")));
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "inside\ninside\n", ""));

@@ -9,6 +9,7 @@ use launcher::daemon;
 use launcher::guard;
 use launcher::options::{Command, help, parse};
 use launcher::settings::EXIT_USAGE;
+use launcher::stdout::print;
 
 fn main() -> ExitCode {
     if let Some(life) = std::env::args_os().nth(1).filter(|first| daemon::is_meant(first)) {
@@ -17,15 +18,23 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == guard::OPTION) {
         return guard::run(std::env::args_os().skip(2)).into();
     }
-    match parse(std::env::args_os().skip(1)) {
-        Ok(Command::Help) => print!("{}", help()),
-        Ok(Command::Version) => println!("mpiexec (Verbena) {}", env!("CARGO_PKG_VERSION")),
+    let printed = match parse(std::env::args_os().skip(1)) {
+        Ok(Command::Help) => print(format_args!("{}", help())),
+        Ok(Command::Version) => {
+            print(format_args!("mpiexec (Verbena) {}\n", env!("CARGO_PKG_VERSION")))
+        }
         Ok(Command::Join(join)) => return launcher::dial_in::join::run(&join).into(),
         Ok(Command::Run(settings)) => return launcher::launch::run(&settings).into(),
         Err(usage) => {
             eprintln!("mpiexec: {usage}");
             return EXIT_USAGE.into();
         }
+    };
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("mpiexec: {message}");
+            ExitCode::FAILURE
+        }
     }
-    ExitCode::SUCCESS
 }

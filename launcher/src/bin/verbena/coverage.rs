@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bootstrap::calls::Call;
+use launcher::stdout;
 
 /// Prints a line for each chapter; with `missing`, also the missing functions. With `chapter`,
 /// prints every function of the chapters of which a word begins so, or the one function of
@@ -18,11 +19,10 @@ pub(crate) fn print(missing: bool, chapter: Option<&str>) -> Result<(), String> 
                  chapters"
             )
         })?;
-        println!("{} {} ({})", mark(call), call.name(), call.chapter());
-        return Ok(());
+        let (mark, name, chapter) = (mark(call), call.name(), call.chapter());
+        return stdout::print(format_args!("{mark} {name} ({chapter})\n"));
     }
-    print!("{}", table(&chapters, missing, chapter.is_some()));
-    Ok(())
+    stdout::print(format_args!("{}", table(&chapters, missing, chapter.is_some())))
 }
 
 type Chapters = BTreeMap<&'static str, Vec<Call>>;

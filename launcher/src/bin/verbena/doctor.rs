@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use config::{Knobs, Registration, Sources};
 use fabric::{Body, Header, Kind, Peer, PeerFailed, Post, Sink, Transport};
+use launcher::stdout::print;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use verbs_transport::{InProcessStore, Rails, Selection, Settings, Unavailable};
@@ -58,14 +59,14 @@ pub(crate) fn run(rdma: bool) -> Result<(), String> {
         findings
             .push(("RDMA message", message(&settings).map_or_else(|why| missing(why, rdma), Good)));
     }
-    println!("{}", rustix::system::uname().nodename().to_string_lossy());
+    print(format_args!("{}\n", rustix::system::uname().nodename().to_string_lossy()))?;
     for (what, finding) in &findings {
         let (mark, text) = match finding {
             Good(text) => ("yes", text),
             Without(text) => ("no", text),
             Bad(text) => ("BAD", text),
         };
-        println!("  {mark:3} {what:14} {text}");
+        print(format_args!("  {mark:3} {what:14} {text}\n"))?;
     }
     match findings.iter().filter(|(_, finding)| matches!(finding, Bad(_))).count() {
         0 => Ok(()),

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use config::{Knobs, Sources};
+use launcher::stdout::print;
 use launcher::wrap_table::wrap_table;
 
 mod coverage;
@@ -80,8 +81,8 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Topology { threads, synthetic } => topology::print(threads, synthetic.as_deref()),
         Command::Version => {
-            println!("Verbena {}, an implementation of MPI 5.0", env!("CARGO_PKG_VERSION"));
-            Ok(())
+            let version = env!("CARGO_PKG_VERSION");
+            print(format_args!("Verbena {version}, an implementation of MPI 5.0\n"))
         }
     };
     match outcome {
@@ -101,6 +102,5 @@ fn print_config(config: Option<&Path>, set: &[String]) -> Result<(), String> {
     }
     let table = knobs.table();
     let last = table.find("what it does").unwrap_or(0);
-    print!("{}", wrap_table(&table, last, &std::io::stdout()));
-    Ok(())
+    print(format_args!("{}", wrap_table(&table, last, &std::io::stdout())))
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use collectives::{Selection, Thresholds, rule_text};
 use config::{parse_bytes, show_bytes};
+use launcher::stdout::print;
 use simulator::machine::LinkKind;
 use simulator::plot::{self, Point};
 use simulator::{Call, Machine, Operation, Outcome, Simulation, bound, guideline};
@@ -111,11 +112,11 @@ fn run_guidelines(arguments: &Arguments) -> Result<(), String> {
         [] => &SIZES_OF_GUIDELINES[..],
         sizes => sizes,
     };
-    println!("guidelines on {} ranks on {} hosts", machine.ranks, machine.used_hosts());
-    println!(
-        "{:<28} {:>11}  {:<52} {:>11} {:>6}",
+    let (ranks, hosts) = (machine.ranks, machine.used_hosts());
+    print(format_args!(
+        "guidelines on {ranks} ranks on {hosts} hosts\n{:<28} {:>11}  {:<52} {:>11} {:>6}\n",
         "call", "time", "does the same", "time", "ratio"
-    );
+    ))?;
     let mut found = guideline::violations(&machine, &selection, sizes, MAX_BYTES_OF_GUIDELINES)
         .map_err(|error| error.to_string())?;
     found.sort_by(|a, b| b.factor().total_cmp(&a.factor()));
@@ -125,17 +126,16 @@ fn run_guidelines(arguments: &Arguments) -> Result<(), String> {
     };
     for line in &found {
         let emulation: Vec<String> = line.emulation.iter().map(show).collect();
-        println!(
-            "{:<28} {:>11}  {:<52} {:>11} {:>6.2}",
+        print(format_args!(
+            "{:<28} {:>11}  {:<52} {:>11} {:>6.2}\n",
             show(&line.call),
             line.time.to_string(),
             emulation.join(", "),
             line.emulation_time.to_string(),
             line.factor()
-        );
+        ))?;
     }
-    println!("{} of them take longer", found.len());
-    Ok(())
+    print(format_args!("{} of them take longer\n", found.len()))
 }
 
 /// Refuses the options that guidelines have no use for.
@@ -161,11 +161,12 @@ fn run_one(arguments: &Arguments, operation: Operation) -> Result<(), String> {
         ([], _) => &[8, 1 << 10, 64 << 10, 1 << 20],
         (sizes, _) => sizes,
     };
-    println!("{} of {} ranks on {} hosts", operation.name(), machine.ranks, machine.used_hosts());
-    println!(
-        "{:>7} {:>11} {:>11} {:>6} {:>12} {:>12} {:>10} {:>10}  result",
+    let (name, ranks, hosts) = (operation.name(), machine.ranks, machine.used_hosts());
+    print(format_args!(
+        "{name} of {ranks} ranks on {hosts} hosts\n\
+         {:>7} {:>11} {:>11} {:>6} {:>12} {:>12} {:>10} {:>10}  result\n",
         "bytes", "time", "bound", "ratio", "within hosts", "between", "bytes", "schedule"
-    );
+    ))?;
     let mut points = Vec::new();
     for &bytes in sizes {
         let commutative = !arguments.non_commutative;
@@ -175,7 +176,7 @@ fn run_one(arguments: &Arguments, operation: Operation) -> Result<(), String> {
             Simulation::new(&machine, call, &selection, carries_data(arguments, &machine, &call))
                 .and_then(Simulation::run)
                 .map_err(|error| error.to_string())?;
-        points.push(print_line(&machine, &call, &outcome));
+        points.push(print_line(&machine, &call, &outcome)?);
     }
     if let Some(path) = &arguments.plot {
         let title = format!("{}, {} ranks", operation.name(), machine.ranks);
@@ -233,22 +234,22 @@ fn carries_data(arguments: &Arguments, machine: &Machine, call: &Call) -> bool {
     }
 }
 
-fn print_line(machine: &Machine, call: &Call, outcome: &Outcome) -> Point {
+fn print_line(machine: &Machine, call: &Call, outcome: &Outcome) -> Result<Point, String> {
     let bound = bound::lower_bound(machine, call);
     let (within, between) = outcome.traffic.within_and_between();
     let crossing = [LinkKind::Switch, LinkKind::Fabric].map(|kind| outcome.traffic.bytes(kind));
     let ratio = outcome.time.as_us() / bound.as_us();
     let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() };
-    println!(
-        "{:>7} {:>11} {:>11} {ratio:>6} {within:>12} {between:>12} {:>10} {:>10}  {}",
+    print(format_args!(
+        "{:>7} {:>11} {:>11} {ratio:>6} {within:>12} {between:>12} {:>10} {:>10}  {}\n",
         show_bytes(call.bytes),
         outcome.time.to_string(),
         bound.to_string(),
         show_rounded(crossing.iter().sum()),
         show_rounded(outcome.schedule_bytes as u64),
         if outcome.is_checked { "checked" } else { "not carried" },
-    );
-    Point { at: call.bytes as f64, time: outcome.time.as_us(), bound: bound.as_us() }
+    ))?;
+    Ok(Point { at: call.bytes as f64, time: outcome.time.as_us(), bound: bound.as_us() })
 }
 
 /// Shows a size with at most one digit after the point: 1.5G.

@@ -1,11 +1,12 @@
 //! `verbena top`: the running jobs of this host, again and again.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use launcher::job_monitor::{MonitoredJob, find_jobs};
+use launcher::stdout::print;
 
 /// Time between two looks at the ranks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -45,10 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         }
         jobs.retain(MonitoredJob::is_running);
         jobs.iter_mut().for_each(MonitoredJob::end_interval);
-        if show(&jobs, is_terminal && !arguments.once).is_err() || arguments.once {
-            return Ok(());
-        }
-        if arguments.pid.is_some() && jobs.is_empty() {
+        show(&jobs, is_terminal && !arguments.once)?;
+        if arguments.once || (arguments.pid.is_some() && jobs.is_empty()) {
             return Ok(());
         }
         if arguments.pid.is_none() {
@@ -57,8 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// Prints all tables, on a terminal in place of the last ones. Fails once the output is closed.
-fn show(jobs: &[MonitoredJob], replaces: bool) -> std::io::Result<()> {
+/// Prints all tables, on a terminal in place of the last ones.
+fn show(jobs: &[MonitoredJob], replaces: bool) -> Result<(), String> {
     let lines = match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if replaces => usize::from(size.ws_row),
         _ if replaces => DEFAULT_LINES,
@@ -74,7 +73,5 @@ fn show(jobs: &[MonitoredJob], replaces: bool) -> std::io::Result<()> {
         text += &job.table(each);
         text.push('\n');
     }
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    print(format_args!("{text}"))
 }

@@ -6,6 +6,7 @@ use hwlocality::Topology;
 use hwlocality::object::TopologyObject;
 use hwlocality::object::types::ObjectType;
 use launcher::binding::{Machine, Thread, ranges};
+use launcher::stdout;
 
 /// Prints a summary of the machine, or a line for each hardware thread.
 pub(crate) fn print(threads: bool, synthetic: Option<&str>) -> Result<(), String> {
@@ -20,11 +21,10 @@ pub(crate) fn print(threads: bool, synthetic: Option<&str>) -> Result<(), String
         return Err("hwloc lists no processor that this process may use".into());
     }
     if threads {
-        print!("{machine}");
+        stdout::print(format_args!("{machine}"))
     } else {
-        print!("{}", summary(&machine));
+        stdout::print(format_args!("{}", summary(&machine)))
     }
-    Ok(())
 }
 
 /// Returns the hardware threads that this process may use.
