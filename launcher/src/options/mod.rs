@@ -99,10 +99,12 @@ pub fn parse_within(
             }
             let (spec, attached) = table::find(&word)?;
             let values = values_of(spec, &word, attached, &mut words)?;
+            // Messages name the option, and then its value.
+            let option = word.split_once('=').map_or(&*word, |(option, _)| option);
             match spec.id {
                 Id::Help => return Ok(Command::Help),
                 Id::Version => return Ok(Command::Version),
-                id => parser.apply(id, &word, values, &mut section)?,
+                id => parser.apply(id, option, values, &mut section)?,
             }
         }
         if let Some(address) = parser.join.take() {

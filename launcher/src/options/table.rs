@@ -443,7 +443,17 @@ const REFUSED: &[(&[&str], &str)] = &[
         "not supported: ranks get mpiexec's whole environment; -x NAME=VALUE sets a variable",
     ),
     (&["time"], "not supported: --timeout SECONDS ends a job that takes longer"),
-    (&["nodes"], "not supported: --hosts names the hosts, --ppn the ranks on each"),
+    (&["nodes", "arch"], "not supported: --hosts names the hosts, --ppn the ranks on each"),
+    (&["soft"], "not supported: -n takes one number of ranks"),
+    (
+        &["initial-errhandler"],
+        "not supported: errors end the job unless the program calls MPI_Comm_set_errhandler",
+    ),
+    (
+        &["mpi", "mem", "mem-per-cpu", "exclusive", "partition", "account", "qos", "gres", "pty"],
+        "not supported: ask the resource manager (salloc, sbatch); mpiexec uses the allocation that \
+         it runs in",
+    ),
 ];
 
 /// Further spellings of other launchers: the option that they mean, and its value.

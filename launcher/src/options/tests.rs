@@ -222,6 +222,12 @@ fn what_users_of_other_launchers_type_is_honoured_or_refused_with_a_remedy() {
         "-o f",
         "--cpu-bind=cores",
         "--time=5",
+        "-soft 2:4",
+        "-arch x",
+        "-initial-errhandler mpi_errors_return",
+        "--mpi=pmix",
+        "--mem 5G",
+        "--exclusive",
     ] {
         let why = refused(&format!("{line} a"));
         let option = line.split([' ', '=']).next().unwrap();
@@ -245,7 +251,8 @@ fn wrong_use_is_reported_in_one_line() {
     assert!(refused("--mca btl self a").contains("--set"));
     assert!(refused("--bind-to cake a").contains("must be one of"));
     assert!(refused("--map-by numa:XX a").contains("PE=K"));
-    assert!(refused("--timeout 0 a").contains("positive"));
+    let why = "--timeout 0: the time must be a positive number of seconds";
+    assert_eq!([refused("--timeout 0 a"), refused("--timeout=0 a")], [why, why]);
     assert!(refused("--stdin 2 -n 2 a").contains("no rank 2"));
     assert_eq!(refused("-env A"), "-env needs NAME VALUE");
     for line in
