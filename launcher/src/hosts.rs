@@ -146,6 +146,9 @@ fn parse_host(word: &str) -> Result<Host, HostsError> {
         Some((name, slots)) if !name.contains(':') || name.ends_with(']') => (name, Some(slots)),
         _ => (word, None),
     };
+    // Agents know the address without its brackets.
+    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let name = inner.filter(|inner| inner.contains(':')).unwrap_or(name);
     let count = slots.map_or(Some(1), parse_slots);
     match (why_invalid_name(name), count) {
         (None, Some(slots)) => Ok(Host::new(name, slots)),
@@ -265,8 +268,9 @@ mod tests {
     fn a_list_names_hosts_with_their_slots() {
         assert_eq!(
             parse_list("a:2,b, [fe80::1]:3").unwrap(),
-            [named("a", 2), named("b", 1), named("[fe80::1]", 3)]
+            [named("a", 2), named("b", 1), named("fe80::1", 3)]
         );
+        assert_eq!(parse_list("[::1]").unwrap(), [named("::1", 1)]);
         assert_eq!(parse_list("fe80::1").unwrap(), [named("fe80::1", 1)]);
         for wrong in ["", "a,,b", "a:0", "a:x", "a b", ":3", "-oProxyCommand=x", "a:99999999"] {
             assert!(parse_list(wrong).is_err(), "{wrong}");
@@ -318,7 +322,7 @@ mod tests {
         let four = [named("n08", 2), named("n09", 2), named("n10", 2), named("x", 1)];
         assert_eq!(parse_list("n[08-10]:2,x").unwrap(), four);
         assert_eq!(parse_file("f", "n[08-10] slots=2\nx").unwrap(), four);
-        assert_eq!(parse_list("[fe80::1]:3").unwrap(), [named("[fe80::1]", 3)]);
+        assert_eq!(parse_list("[fe80::1]:3").unwrap(), [named("fe80::1", 3)]);
         for wrong in ["n[1-2", "n[2-1]", "n]1["] {
             assert!(parse_list(wrong).is_err(), "{wrong}");
         }
