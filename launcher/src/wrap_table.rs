@@ -8,11 +8,11 @@ const LAST_COLUMN_MIN: usize = 32;
 const INDENT: usize = 8;
 
 /// Returns a table with its last column, which begins at column `last`, wrapped to the
-/// terminal `to`. Returns the table unchanged if `to` is not a terminal.
+/// terminal `to`. Returns the table unchanged if `to` is not a terminal, or one without a size.
 pub fn wrap_table(table: &str, last: usize, to: &impl AsFd) -> String {
     match rustix::termios::tcgetwinsize(to) {
-        Ok(size) => wrap_to(table, last, usize::from(size.ws_col)),
-        Err(_) => table.to_owned(),
+        Ok(size) if size.ws_col > 0 => wrap_to(table, last, usize::from(size.ws_col)),
+        _ => table.to_owned(),
     }
 }
 
@@ -25,6 +25,13 @@ fn wrap_to(table: &str, last: usize, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_without_a_size_wraps_nothing() {
+        let terminal = std::fs::File::open("/dev/ptmx").unwrap();
+        let table = format!("a   {}", "word ".repeat(40));
+        assert_eq!(wrap_table(&table, 4, &terminal), table);
+    }
 
     #[test]
     fn the_last_column_keeps_its_place_where_it_fits() {

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 /// Prints all tables, on a terminal in place of the last ones.
 fn show(jobs: &[MonitoredJob], replaces: bool) -> Result<(), String> {
     let lines = match rustix::termios::tcgetwinsize(std::io::stdout()) {
-        Ok(size) if replaces => usize::from(size.ws_row),
+        Ok(size) if replaces && size.ws_row > 0 => usize::from(size.ws_row),
         _ if replaces => DEFAULT_LINES,
         _ => usize::MAX,
     };
