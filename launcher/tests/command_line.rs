@@ -51,6 +51,16 @@ fn a_command_whose_output_is_lost_ends_in_order() {
 }
 
 #[test]
+fn top_refuses_intervals_out_of_range() {
+    for interval in ["0", "nan", "1e19", "1e300"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_verbena"));
+        let ran = command.args(["top", "--once", "--interval", interval]).output().unwrap();
+        let err = String::from_utf8(ran.stderr).unwrap();
+        assert!(ran.status.code() == Some(1) && err.ends_with("must be 0.02 to 86400\n"), "{err}");
+    }
+}
+
+#[test]
 fn an_mpiexec_in_a_rank_knows_the_variables_of_its_job() {
     let ran = script("-n 2", &format!("{} -n 1 echo inside", env!("CARGO_BIN_EXE_mpiexec")));
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "inside\ninside\n", ""));

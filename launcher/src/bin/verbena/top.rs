@@ -10,6 +10,8 @@ use launcher::stdout::print;
 
 /// Time between two looks at the ranks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The longest time between two tables, a day.
+const INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 /// Lines of a terminal whose size is unknown.
 const DEFAULT_LINES: usize = 24;
 
@@ -29,9 +31,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let interval = Duration::try_from_secs_f64(arguments.interval)
         .ok()
-        .filter(|interval| *interval >= LOOK_EVERY)
+        .filter(|interval| (LOOK_EVERY..=INTERVAL_MAX).contains(interval))
         .ok_or_else(|| {
-            format!("invalid --interval {}: must be at least 0.02", arguments.interval)
+            format!("invalid --interval {}: must be 0.02 to 86400", arguments.interval)
         })?;
     let is_terminal = std::io::stdout().is_terminal();
     let mut jobs = find_jobs(arguments.pid, &[]);
