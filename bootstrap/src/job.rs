@@ -266,10 +266,16 @@ impl Job {
         }
     }
 
-    /// Records that MPI is in use, again or still, after a finalize that was not the last.
+    /// Records that MPI_Init has begun.
     pub fn mark_running(&self) {
         leave::forbid();
         self.status_entry().set_state(RankState::Running);
+    }
+
+    /// Records that a session is open, before MPI_Init or after MPI_Finalize.
+    pub fn mark_in_session(&self) {
+        leave::forbid();
+        self.status_entry().set_state(RankState::InSession);
     }
 
     /// Records that MPI_Finalize begins.

@@ -50,8 +50,21 @@ pub enum RankState {
     Running = 1,
     /// Inside MPI_Finalize.
     Finalizing = 2,
-    /// MPI_Finalize has returned.
+    /// MPI_Finalize has returned, and no session is open.
     Finalized = 3,
+    /// A session is open, before MPI_Init or after MPI_Finalize.
+    InSession = 4,
+}
+
+impl RankState {
+    /// Returns the call that MPI requires before the process ends; `None` if there is none now.
+    pub fn missing_call(self) -> Option<&'static str> {
+        match self {
+            RankState::Running => Some("MPI_Finalize"),
+            RankState::InSession => Some("MPI_Session_finalize"),
+            RankState::Starting | RankState::Finalizing | RankState::Finalized => None,
+        }
+    }
 }
 
 /// The operation that a rank is blocked on inside a call. Unknown fields are `None`.
@@ -370,6 +383,7 @@ fn decode_state(state: u32) -> RankState {
         0 => RankState::Starting,
         2 => RankState::Finalizing,
         3 => RankState::Finalized,
+        4 => RankState::InSession,
         _ => RankState::Running,
     }
 }

@@ -116,9 +116,11 @@ impl Event {
             Event::Aborted { code, .. } => Verdict::Ends(not_zero(*code as u8)),
             Event::Stopped { .. } => Verdict::Ends(EXIT_DEADLOCKED),
             Event::Died { exit: exit @ Exit::Signal(_), .. } => Verdict::Ends(exit.code()),
-            Event::Died { exit, state: RankState::Running | RankState::Finalizing, .. } => {
-                Verdict::Ends(not_zero(exit.code()))
-            }
+            Event::Died {
+                exit,
+                state: RankState::Running | RankState::InSession | RankState::Finalizing,
+                ..
+            } => Verdict::Ends(not_zero(exit.code())),
             Event::Died { exit: Exit::Code(0), .. } => Verdict::Fine,
             Event::Died { exit, state: RankState::Starting, .. } => Verdict::Missing(exit.code()),
             Event::Died { exit, state: RankState::Finalized, .. } => Verdict::Failed(exit.code()),

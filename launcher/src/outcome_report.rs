@@ -128,7 +128,7 @@ impl Failure<'_> {
 fn state_name(state: RankState) -> &'static str {
     match state {
         RankState::Starting => "starting",
-        RankState::Running => "running",
+        RankState::Running | RankState::InSession => "running",
         RankState::Finalizing => "finalizing",
         RankState::Finalized => "finalized",
     }

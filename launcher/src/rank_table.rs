@@ -126,9 +126,11 @@ pub(crate) fn state(line: &RankLine) -> String {
         (Some(Exit::Signal(signal)), _) => return format!("signal {signal}"),
         (None, _) if line.is_stopped => "stopped",
         (None, RankState::Starting) => "not in MPI",
-        (None, RankState::Running) if line.seen.call == 0 => "computing",
-        (None, RankState::Running) if is_blocked => "waiting",
-        (None, RankState::Running) => "in MPI",
+        (None, RankState::Running | RankState::InSession) => match line.seen.call {
+            0 => "computing",
+            _ if is_blocked => "waiting",
+            _ => "in MPI",
+        },
         (None, RankState::Finalizing) => "finalizing",
         (None, RankState::Finalized) => "finalized",
     };

@@ -44,7 +44,10 @@ pub fn failure(
 pub(crate) fn why_failed(event: &Event) -> String {
     match event {
         Event::Died { exit: exit @ Exit::Signal(_), .. } => format!("its process was {exit}"),
-        Event::Died { exit, .. } => format!("its process {exit} without calling MPI_Finalize"),
+        Event::Died { exit, state, .. } => {
+            let call = state.missing_call().unwrap_or("MPI_Finalize");
+            format!("its process {exit} without calling {call}")
+        }
         Event::Aborted { .. } | Event::Stopped { .. } => "it has left the job".into(),
     }
 }
@@ -93,15 +96,17 @@ pub(crate) fn awaited_absent_rank(waiter: &Waiter, ranks: usize) -> String {
 
 /// Returns where in MPI the rank was, if that explains its end.
 fn position(exit: Exit, seen: &Snapshot) -> String {
-    match (exit, seen.state, call_name(seen.call)) {
-        (Exit::Code(_), RankState::Running, Some(call)) => {
-            format!(" in {call}, without calling MPI_Finalize")
+    match (exit, seen.state.missing_call(), call_name(seen.call)) {
+        (Exit::Code(_), Some(missing), Some(call)) => {
+            format!(" in {call}, without calling {missing}")
         }
-        (Exit::Code(_), RankState::Running, None) => " without calling MPI_Finalize".into(),
-        (_, RankState::Finalizing, _) => " in MPI_Finalize".into(),
+        (Exit::Code(_), Some(missing), None) => format!(" without calling {missing}"),
+        _ if seen.state == RankState::Finalizing => " in MPI_Finalize".into(),
         (_, _, Some(call)) => format!(" in {call}"),
-        (Exit::Signal(_), RankState::Running, None) => " outside of MPI calls".into(),
-        (Exit::Signal(_), RankState::Finalized, None) => " after MPI_Finalize".into(),
+        (Exit::Signal(_), Some(_), None) => " outside of MPI calls".into(),
+        (Exit::Signal(_), None, None) if seen.state == RankState::Finalized => {
+            " after MPI_Finalize".into()
+        }
         _ => String::new(),
     }
 }
@@ -130,6 +135,10 @@ mod tests {
         assert_eq!(
             failure(&left, &seen(RankState::Running, 0), 5, "vm", 1, true),
             "rank 0 (pid 5 on vm) exited with code 0 without calling MPI_Finalize"
+        );
+        assert_eq!(
+            failure(&left, &seen(RankState::InSession, 0), 5, "vm", 1, true),
+            "rank 0 (pid 5 on vm) exited with code 0 without calling MPI_Session_finalize"
         );
         let plain = Event::Died { rank: 0, exit: Exit::Code(3), state: RankState::Starting };
         assert_eq!(

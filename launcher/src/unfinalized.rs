@@ -1,13 +1,12 @@
-//! Ranks that exited with code 0 between MPI_Init and the end of MPI_Finalize.
+//! Ranks that exited with code 0 between MPI_Init and MPI_Finalize, or with an open session.
 //!
 //! MPI forbids that (MPI-5.0 §11.2), and other ranks may wait for such a rank. Therefore the job
 //! ends if another rank still runs after [`GRACE`]. If all ranks have ended by then, and no other
 //! has failed, the program lacks MPI_Finalize and nothing else: the job has its exit code 0, as
 //! under MPICH, and one line names the ranks.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-use bootstrap::RankState;
 
 use crate::binding::ranges;
 use crate::failure_policy::{Event, Exit};
@@ -37,7 +36,8 @@ impl Unfinalized {
     /// Takes such ends out of `events`.
     pub(crate) fn hold(&mut self, events: &mut Vec<Event>, now: Instant) {
         let is_quiet = |event: &mut Event| {
-            matches!(event, Event::Died { exit: Exit::Code(0), state: RankState::Running, .. })
+            matches!(event, Event::Died { exit: Exit::Code(0), .. })
+                && missing_call(event).is_some()
         };
         self.held.extend(events.extract_if(.., is_quiet));
         if !self.held.is_empty() {
@@ -70,22 +70,34 @@ impl Unfinalized {
 
     /// Returns the line for a job whose ranks have all ended without a failure.
     fn report(&mut self) -> Option<String> {
-        let ranks = self.release().iter().map(|event| event.rank() as usize).collect();
-        let noun = match std::collections::BTreeSet::len(&ranks) {
+        let events = self.release();
+        let calls: BTreeSet<&str> = events.iter().filter_map(missing_call).collect();
+        let calls = calls.into_iter().collect::<Vec<_>>().join(" or ");
+        let ranks = events.iter().map(|event| event.rank() as usize).collect();
+        let noun = match BTreeSet::len(&ranks) {
             0 => return None,
             1 => "rank",
             _ => "ranks",
         };
         Some(format!(
-            "{noun} {} exited with code 0 without calling MPI_Finalize, which MPI requires of \
-             every rank",
+            "{noun} {} exited with code 0 without calling {calls}, which MPI requires of every rank",
             ranges(&ranks)
         ))
     }
 }
 
+/// Returns the call that a rank lacked when it ended.
+fn missing_call(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::Died { state, .. } => state.missing_call(),
+        Event::Aborted { .. } | Event::Stopped { .. } => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use bootstrap::RankState;
+
     use super::*;
 
     #[test]
@@ -102,7 +114,12 @@ mod tests {
         assert_eq!(held.deadline(), Some(now + GRACE));
         assert_eq!(held.tick(Stage::Running, now), (Vec::new(), None));
         let (failures, line) = held.tick(Stage::Over, now + GRACE);
-        assert!(failures.is_empty() && line.unwrap().starts_with("ranks 2-3 exited"));
+        let text = "ranks 2-3 exited with code 0 without calling MPI_Finalize, which MPI requires \
+                    of every rank";
+        assert_eq!((failures, line.as_deref()), (Vec::new(), Some(text)));
+        held.hold(&mut vec![died(6, 0, RankState::InSession)], now);
+        let (_, line) = held.tick(Stage::Over, now);
+        assert!(line.unwrap().contains("without calling MPI_Session_finalize, which"));
         assert_eq!(held.deadline(), None);
         assert_eq!(held.tick(Stage::Over, now + GRACE), (Vec::new(), None));
         for (stage, at) in [(Stage::Running, now + GRACE), (Stage::Ending, now)] {

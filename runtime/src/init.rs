@@ -288,9 +288,10 @@ pub fn finalize() -> Result<()> {
         p.tables.files.reports.drain(..).for_each(|text| eprintln!("verbena: {text}"));
         p.world_model.init_state = InitState::Finalized;
         let has_sessions = !p.tables.sessions.is_empty();
-        p.core().map(
-            |core| if has_sessions { core.job.mark_running() } else { core.job.mark_finalized() },
-        )
+        p.core().map(|core| match has_sessions {
+            true => core.job.mark_in_session(),
+            false => core.job.mark_finalized(),
+        })
     })
 }
 

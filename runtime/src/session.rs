@@ -69,7 +69,7 @@ pub fn init(errhandler: Errhandler, level: Option<i32>) -> Result<usize> {
             && p.tables.sessions.is_empty()
             && p.world_model.init_state != InitState::Running
         {
-            core.job.mark_running();
+            core.job.mark_in_session();
         }
         p.tables.sessions.insert(Session { errhandler, thread_level }) as usize
     }))

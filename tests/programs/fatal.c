@@ -83,6 +83,9 @@ int main(int argc, char **argv)
         MPI_Session session;
         MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
         MPI_Session_finalize(&session);
+    } else if (argc > 4 && !strcmp(argv[4], "open-session")) {
+        MPI_Session session;
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
     }
     start(&argc, &argv);
     CHECK(argc >= 3, "usage: fatal HOW RANK [NUMBER]");

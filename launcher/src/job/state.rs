@@ -245,7 +245,8 @@ impl Job {
 
     pub(super) fn some_rank_is_in_mpi(&self) -> bool {
         self.states().any(|(state, exit)| {
-            exit.is_none() && matches!(state, RankState::Running | RankState::Finalizing)
+            let is_in_mpi = state.missing_call().is_some() || state == RankState::Finalizing;
+            exit.is_none() && is_in_mpi
         })
     }
 
