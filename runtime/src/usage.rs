@@ -109,24 +109,34 @@ impl Process {
     }
 
     fn not_freed(&self) -> Vec<String> {
-        let comms = self.comms.iter().map(|(_, comm)| comm.describe()).collect::<Vec<_>>();
+        let (files, wins) = (&self.tables.files.table, &self.tables.wins);
+        // The user has no handle of their communicators.
+        let inner: Vec<usize> = (files.iter().map(|(_, open)| open.comm))
+            .chain(wins.iter().map(|(_, win)| win.comm))
+            .collect();
+        let of_user = self.comms.iter().filter(|(handle, _)| !inner.contains(&(*handle as usize)));
+        let comms = of_user.map(|(_, comm)| comm.describe()).collect::<Vec<_>>();
+        let file = files.iter().next().map(|(_, open)| open.file.path().display().to_string());
+        let win = wins.iter().next().map(|(_, win)| win.describe());
         let persistent = self.requests.iter().filter(|(_, request)| request.is_inactive()).count();
         let types = self.tables.datatypes.iter().map(|(_, datatype)| datatype.name());
         let types = types.map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
         let named = |names: &[String]| names.iter().find(|name| *name != "\"\"").cloned();
         [
-            (comms.len(), "communicator", comms.first().cloned()),
-            (persistent, "persistent request", None),
-            (types.len(), "datatype", named(&types)),
-            (self.tables.groups.len(), "group", None),
-            (self.tables.ops.len(), "operation", None),
-            (self.tables.infos.len(), "info object", None),
+            (comms.len(), "communicator", "freed", comms.first().cloned()),
+            (files.len(), "file", "closed", file),
+            (wins.len(), "window", "freed", win),
+            (persistent, "persistent request", "freed", None),
+            (types.len(), "datatype", "freed", named(&types)),
+            (self.tables.groups.len(), "group", "freed", None),
+            (self.tables.ops.len(), "operation", "freed", None),
+            (self.tables.infos.len(), "info object", "freed", None),
         ]
         .into_iter()
         .filter(|(count, ..)| *count > 0)
-        .map(|(count, noun, first)| {
+        .map(|(count, noun, end, first)| {
             let first = first.map_or(String::new(), |first| format!(" (among them {first})"));
-            counted(count, noun, "never freed") + &first
+            counted(count, noun, &format!("never {end}")) + &first
         })
         .collect()
     }

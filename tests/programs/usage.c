@@ -16,6 +16,8 @@ int main(int argc, char **argv)
     MPI_Request request;
     MPI_Comm comm;
     MPI_Datatype type;
+    MPI_Win win;
+    MPI_File file;
     int data[2], size, wrong = argc > 1 && !strcmp(argv[1], "leftovers");
     pthread_t thread;
     if (argc > 1 && !strcmp(argv[1], "raised")) {
@@ -35,12 +37,17 @@ int main(int argc, char **argv)
     MPI_Comm_set_name(comm, "halo");
     MPI_Type_contiguous(2, MPI_INT, &type);
     MPI_Type_set_name(type, "pair");
+    MPI_Win_create(data, sizeof data, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_name(win, "edges");
+    MPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
     MPI_Irecv(data, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, &request);
     if (!wrong) {
         MPI_Cancel(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         MPI_Comm_free(&comm);
         MPI_Type_free(&type);
+        MPI_Win_free(&win);
+        MPI_File_close(&file);
     }
     if (argc > 1 && (!strcmp(argv[1], "threads") || !strcmp(argv[1], "raised"))) {
         pthread_create(&thread, NULL, call, &size);
