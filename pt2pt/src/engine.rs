@@ -130,6 +130,12 @@ impl Engine {
         self.requests.find(id).and_then(Request::blocked_on)
     }
 
+    /// Returns a send that its user has let go of and whose receive is missing. Cost: all requests.
+    pub fn unmatched_send(&self) -> Option<RequestId> {
+        let mut active = self.requests.active();
+        active.find(|(_, request)| request.is_send() && request.detached).map(|(id, _)| id)
+    }
+
     /// Returns true while the rest of a message is on its way into a posted receive. Cost: all
     /// requests.
     pub fn is_receiving(&self) -> bool {

@@ -281,7 +281,7 @@ pub fn finalize() -> Result<()> {
     block_on(|p| p.stack().is_none_or(|stack| !stack.pt2pt().is_recalling()).then_some(()));
     final_barrier()?;
     io::pending::settle();
-    block_on(|p| p.stack().is_none_or(|stack| stack.is_drained()).then_some(()));
+    block_on(Process::drain_stack);
     with(|p| {
         p.report_late_ready();
         p.report_traffic();

@@ -12,6 +12,7 @@ use crate::init::{THREAD_LEVELS, start_engine};
 use crate::lock::{block_on, with};
 pub use crate::process::Session;
 use crate::process::{InitState, Process, bad_handle, bad_predefined, predefined};
+use crate::wait_target::WaitTarget;
 
 /// Names of the process sets that every session has.
 pub const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
@@ -81,7 +82,7 @@ pub fn finalize(handle: usize) -> Result<()> {
     with(|p| p.session(handle).map(|_| ()))?;
     block_on(|p| p.bsend.is_drained(handle).then_some(()));
     if with(|p| p.world_model.init_state != InitState::Running && p.tables.sessions.len() == 1) {
-        block_on(|p| p.is_drained().then_some(()));
+        block_on(Process::drain);
     }
     with(|p| {
         p.bsend.detach(handle);
@@ -94,12 +95,23 @@ pub fn finalize(handle: usize) -> Result<()> {
 }
 
 impl Process {
-    /// Returns true when nothing that a peer waits for is still to leave this process.
-    fn is_drained(&mut self) -> bool {
-        let core_is_idle = self
-            .core
-            .as_deref_mut()
-            .is_none_or(|core| core.collectives.is_drained() && core.stack.is_drained());
-        core_is_idle && self.bsend.is_idle()
+    /// Returns `None` while something that a peer waits for is still to leave this process.
+    fn drain(&mut self) -> Option<()> {
+        let is_idle = self.bsend.is_idle()
+            && self.core.as_deref().is_none_or(|core| core.collectives.is_drained());
+        is_idle.then(|| self.drain_stack())?
+    }
+
+    /// Returns `None` while a message is still to leave this process, and records the send whose
+    /// receive is missing: its user has let go of it.
+    pub(crate) fn drain_stack(&mut self) -> Option<()> {
+        let Some(stack) = self.stack() else { return Some(()) };
+        if stack.is_drained() {
+            return Some(());
+        }
+        if let Some(send) = stack.pt2pt().unmatched_send() {
+            self.wait_target = WaitTarget::Message(send);
+        }
+        None
     }
 }

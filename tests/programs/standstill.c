@@ -1,5 +1,5 @@
 /* Ranks that wait for each other for ever, each in another call: standstill
- * (circle | threads | finalize). mpiexec reports what each waits for. */
+ * (circle | threads | finalize | unreceived). mpiexec reports what each waits for. */
 #include "check.h"
 
 static int word;
@@ -48,6 +48,17 @@ static void after_finalize(void)
     }
 }
 
+/* Nobody receives the message of rank 0, which has let go of it. */
+static void unreceived(void)
+{
+    static char large[1 << 20];
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(large, sizeof large, MPI_CHAR, 1, 3, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int provided, threads = argc > 1 && !strcmp(argv[1], "threads");
@@ -56,6 +67,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc > 1 && !strcmp(argv[1], "finalize"))
         after_finalize();
+    else if (argc > 1 && !strcmp(argv[1], "unreceived"))
+        unreceived();
     else
         in_a_circle();
     MPI_Finalize();
