@@ -227,7 +227,7 @@ impl Lists {
             // A displacement may be an address, relative to MPI_BOTTOM (MPI-5.0 §5.1.5).
             let at_base = if displ == 0 { count } else { 0 };
             // SAFETY: looked at only, for the checks; the bytes are vouched for below.
-            required(unsafe { self::area(address, at_base, ty)? }, "the buffer")?;
+            required(unsafe { self::area(address, at_base, ty)? }, "buffer")?;
             let reach = if count == 0 { Some((0, 0)) } else { ty.reach(count) };
             let place = displ.checked_mul(unit);
             let ends = place
@@ -325,8 +325,7 @@ pub(crate) unsafe fn bcast(
             return plan(&Operation::Absent { kind: CollectiveKind::Bcast });
         };
         // SAFETY: the user's buffer.
-        let data =
-            required(unsafe { data(p, buffer, count, datatype, 1)? }, "the buffer of MPI_Bcast")?;
+        let data = required(unsafe { data(p, buffer, count, datatype, 1)? }, "buffer")?;
         plan(&Operation::Bcast { root, data })
     })
 }

@@ -35,11 +35,10 @@ impl ExtraState {
 
 /// Makes the error of a function's return value, of class MPI_ERR_CONVERSION unless it has another.
 fn checked(code: c_int) -> Result<()> {
-    match Error::from_code(code) {
+    match Error::from_code("a conversion function returned", code) {
         None => Ok(()),
         Some(error) if error.class() == Class::Other => {
-            let text = format!("a conversion function returned {code}");
-            Err(Error::new(Class::Conversion, text))
+            Err(Error::new(Class::Conversion, error.detail()))
         }
         Some(error) => Err(error),
     }

@@ -186,7 +186,7 @@ pub(crate) fn call(
     errorcode: c_int,
     name: &'static str,
 ) -> Result<()> {
-    match (handler, Error::from_code(errorcode)) {
+    match (handler, Error::from_code("the program raised", errorcode)) {
         (Errhandler::User(function), _) => match on {
             RaiseOn::Comm(handle)
             | RaiseOn::Win(handle)

@@ -240,7 +240,9 @@ impl Deletion {
                 })
             }
         };
-        Error::from_code(code).map_or(Ok(()), Err)
+        let origin =
+            format_args!("the delete function of attribute key {} returned", keyval.number);
+        Error::from_code(origin, code).map_or(Ok(()), Err)
     }
 }
 
@@ -260,7 +262,8 @@ impl Copying {
         let old = *value as *mut c_void;
         let code =
             callback::user(|| function(handle, keyval.number, extra_state, old, out, &mut flag));
-        match Error::from_code(code) {
+        let origin = format_args!("the copy function of attribute key {} returned", keyval.number);
+        match Error::from_code(origin, code) {
             Some(error) => Err(error),
             None => Ok((flag != 0).then_some(copy as usize)),
         }

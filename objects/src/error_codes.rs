@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Class, Error, Result, truncated};
@@ -306,19 +307,17 @@ fn cut(mut text: String) -> String {
 const _: () = assert!((MAX_TEXTS as i32 + 2) * CODE_STRIDE < Class::LAST_CODE);
 
 impl Error {
-    /// Makes an error of a user callback's return value: `None` for MPI_SUCCESS, otherwise an error
-    /// with exactly that code.
+    /// Makes an error of a code that the program gives: `None` for MPI_SUCCESS, otherwise an error
+    /// with exactly that code. `origin` says where it comes from: "the query function returned".
     #[cold]
-    pub fn from_code(code: i32) -> Option<Error> {
+    pub fn from_code(origin: impl Display, code: i32) -> Option<Error> {
         if code == Class::Success as i32 {
             return None;
         }
         let codes = error_codes();
         let class = codes.class_of(code).and_then(Class::from_number).unwrap_or(Class::Other);
-        let detail = match codes.text_of(code) {
-            Some(text) => text.to_string_lossy().into_owned(),
-            None => format!("error code {code}"),
-        };
+        let meaning = codes.text_of(code).unwrap_or_else(|| "not a code of MPI".into());
+        let detail = format!("{origin} {code} ({})", meaning.to_string_lossy());
         Some(Error::new(class, detail).with_code(code))
     }
 }
@@ -421,16 +420,18 @@ mod tests {
 
     #[test]
     fn a_callbacks_own_code_is_returned_as_it_is() {
-        let error = Error::from_code(12345).unwrap();
+        let error = Error::from_code("f returned", 12345).unwrap();
         assert_eq!(ErrorCodes::new().code_of("MPI_Comm_dup", &error), 12345);
     }
 
     #[test]
     fn a_callbacks_code_goes_through_unchanged() {
-        assert!(Error::from_code(0).is_none());
-        let error = Error::from_code(Class::Dims as i32).unwrap();
+        assert!(Error::from_code("f returned", 0).is_none());
+        let error = Error::from_code("f returned", Class::Dims as i32).unwrap();
         assert_eq!((error.class(), error.code()), (Class::Dims, Some(12)));
-        let error = Error::from_code(999_999).unwrap();
+        assert!(error.detail().starts_with("f returned 12 (MPI_ERR_DIMS: "), "{}", error.detail());
+        let error = Error::from_code("f returned", 999_999).unwrap();
         assert_eq!((error.class(), error.code()), (Class::Other, Some(999_999)));
+        assert_eq!(error.detail(), "f returned 999999 (not a code of MPI)");
     }
 }

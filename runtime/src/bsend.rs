@@ -216,6 +216,11 @@ fn no_space(size: u64, space: u64) -> Error {
         Class::Buffer,
         if size == 0 {
             "no buffer is attached for the buffered send: call MPI_Buffer_attach first".to_owned()
+        } else if size < space {
+            format!(
+                "the attached buffer of {size} bytes is too small: the message takes {space} bytes \
+                 of it (data and MPI_BSEND_OVERHEAD)"
+            )
         } else {
             format!(
                 "the attached buffer of {size} bytes has no space for {space} more (data and \

@@ -37,7 +37,8 @@ impl Generalized {
         // SAFETY: the user registered this function for this state (MPI-5.0 §13.2). The caller is
         // outside the process lock, so the function may call MPI.
         let code = unsafe { user(|| (self.cancel)(self.extra_state, i32::from(self.complete))) };
-        Error::from_code(code).map_or(Ok(()), Err)
+        Error::from_code("the cancel function of the generalized request returned", code)
+            .map_or(Ok(()), Err)
     }
 
     /// Calls `free`; once, when the request is removed.
@@ -45,7 +46,8 @@ impl Generalized {
         // SAFETY: the user registered this function for this state (MPI-5.0 §13.2). The caller is
         // outside the process lock, so the function may call MPI.
         let code = unsafe { user(|| (self.free)(self.extra_state)) };
-        Error::from_code(code).map_or(Ok(()), Err)
+        Error::from_code("the free function of the generalized request returned", code)
+            .map_or(Ok(()), Err)
     }
 
     /// Calls `query` alone, as MPI_Request_get_status does.
@@ -54,6 +56,7 @@ impl Generalized {
         // SAFETY: the user registered this function for this state (MPI-5.0 §13.2). The caller is
         // outside the process lock, so the function may call MPI.
         let code = unsafe { user(|| (self.query)(self.extra_state, &mut status)) };
-        Outcome { status, error: Error::from_code(code) }
+        let origin = "the query function of the generalized request returned";
+        Outcome { status, error: Error::from_code(origin, code) }
     }
 }

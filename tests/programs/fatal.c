@@ -21,6 +21,12 @@ static int delete_and_sleep(MPI_Comm comm, int keyval, void *value, void *state)
     return MPI_SUCCESS;
 }
 
+static int refuse_to_delete(MPI_Comm comm, int keyval, void *value, void *state)
+{
+    (void)comm, (void)keyval, (void)value, (void)state;
+    return MPI_ERR_OTHER;
+}
+
 static void come_to_grief(const char *how, const char *number)
 {
     static int value[8];
@@ -54,6 +60,18 @@ static void come_to_grief(const char *how, const char *number)
         MPI_Comm_dup(MPI_COMM_SELF, &comm);
         MPI_Comm_set_name(comm, "my own");
         MPI_Send(value, -4, MPI_INT, 0, 5, comm);
+    } else if (!strcmp(how, "small-buffer")) {
+        MPI_Buffer_attach(value, sizeof value);
+        MPI_Bsend(value, 8, MPI_INT, 0, 5, MPI_COMM_WORLD);
+    } else if (!strcmp(how, "in-place"))
+        MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    else if (!strcmp(how, "delete")) {
+        MPI_Comm comm;
+        int keyval;
+        MPI_Comm_dup(MPI_COMM_SELF, &comm);
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, refuse_to_delete, &keyval, NULL);
+        MPI_Comm_set_attr(comm, keyval, NULL);
+        MPI_Comm_free(&comm);
     } else if (!strcmp(how, "child")) {
         if (system("sleep 300 >/dev/null 2>&1 </dev/null &") != 0)
             FAIL("cannot start a child");
@@ -90,6 +108,12 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     CHECK(argc >= 3, "usage: fatal HOW RANK [NUMBER]");
     MPI_Barrier(MPI_COMM_WORLD);
+    if (!strcmp(argv[1], "large-window")) {
+        void *memory;
+        MPI_Win win;
+        MPI_Aint size = rank == atoi(argv[2]) ? (MPI_Aint)1 << 50 : 0;
+        MPI_Win_allocate(size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    }
     if (rank == atoi(argv[2]))
         come_to_grief(argv[1], argc > 3 ? argv[3] : "0");
     else if (strcmp(argv[1], "nothing"))

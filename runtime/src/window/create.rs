@@ -224,8 +224,8 @@ fn offer(p: &mut Process, members: &Members, parts: &Parts, request: &Request) -
 /// Memory that a window has after the ranks have told each other what they offer.
 struct Reserved {
     held: Held,
-    /// The mapped range of this host.
-    region: Option<(UserBuf, Parts)>,
+    /// The mapped range of this host, or why it is not mapped.
+    region: Option<Result<(UserBuf, Parts)>>,
     offers: Vec<Offer>,
 }
 
@@ -261,7 +261,7 @@ fn reserve(
     });
     held.range = Some((range, leader == members.rank));
     // A rank that cannot map it says so in the last exchange.
-    Ok(Reserved { held, region: memory.ok().map(|memory| (memory, parts)), offers })
+    Ok(Reserved { held, region: Some(memory.map(|memory| (memory, parts))), offers })
 }
 
 /// What `open` has made.
@@ -280,9 +280,7 @@ fn open(
     reserved: Reserved,
 ) -> Result<Made> {
     let Reserved { mut held, region, offers } = reserved;
-    if held.range.is_some() && region.is_none() {
-        return Err(no_memory("cannot map the window's part of the segment"));
-    }
+    let region = region.transpose()?;
     let shares = request.needs_extents();
     let by_memory = p.core()?.rma_shm;
     let mut remotes: Vec<Remote> = (members.extents.iter())
