@@ -8,7 +8,7 @@ use objects::{Class, Error, Result};
 use runtime::{files, with};
 
 use crate::abi::{MPI_Aint, MPI_Comm, MPI_Datatype, MPI_File, MPI_Group, MPI_Info, MPI_Offset};
-use crate::args::{not_null, null_argument, put};
+use crate::args::{not_null, put};
 use crate::constants::{
     MPI_DISPLACEMENT_CURRENT, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING, MPI_SEEK_CUR, MPI_SEEK_END,
     MPI_SEEK_SET,
@@ -31,7 +31,7 @@ pub(crate) unsafe fn file_open(
 ) -> Result<()> {
     // SAFETY: the user's string.
     let args = unsafe { open_args(filename, amode, info) };
-    let args = if fh.is_null() { Err(null_argument("fh")) } else { args };
+    let args = not_null(fh, "fh").and(args);
     let opened = files::open(comm.0, args);
     let handle = opened.as_ref().map_or(MPI_FILE_NULL, |&handle| MPI_File(handle));
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
@@ -111,9 +111,8 @@ pub(crate) unsafe fn file_get_view(
     filetype: *mut MPI_Datatype,
     datarep: *mut c_char,
 ) -> Result<()> {
-    if etype.is_null() || filetype.is_null() {
-        return Err(null_argument(if etype.is_null() { "etype" } else { "filetype" }));
-    }
+    not_null(etype, "etype")?;
+    not_null(filetype, "filetype")?;
     let view = files::file(fh.0)?.view();
     let mut length = 0;
     // SAFETY: the user's pointers, and a buffer of MPI_MAX_DATAREP_STRING characters; null is
