@@ -66,6 +66,11 @@ impl RankLine {
         }
     }
 
+    /// Returns true for a rank that has entered MPI_Finalize or ended.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.exit.is_some() || self.seen.state == RankState::Finalizing
+    }
+
     /// Returns true for a rank that never called MPI_Init.
     pub(crate) fn is_absent(&self) -> bool {
         self.seen.state == RankState::Starting

@@ -207,11 +207,7 @@ impl DeadlockDetector {
         let began = Instant::now();
         let lines = lines();
         let spread = began.elapsed();
-        let is_leaving = |line: &Option<RankLine>| {
-            let leaves =
-                |line: &RankLine| line.exit.is_some() || line.seen.state == RankState::Finalizing;
-            line.as_ref().is_some_and(leaves)
-        };
+        let is_leaving = |line: &Option<RankLine>| line.as_ref().is_some_and(RankLine::is_leaving);
         let leaving: Vec<bool> = lines.iter().map(is_leaving).collect();
         if leaving != self.leaving.0 {
             self.leaving = (leaving, Instant::now());
