@@ -149,8 +149,9 @@ pub enum Unavailable {
     },
     /// The device has no further queue pair.
     #[error(
-        "{device} refuses a queue pair beside the {others} of this process ({error}). It has {count} for all processes \
-         (max_qp of `ibv_devinfo -v -d {device}`): let fewer of them share it, or set verbs.connections to less"
+        "{device} refuses a queue pair beside the {others} of this process ({error}). It has \
+         {count} for all processes (max_qp of `ibv_devinfo -v -d {device}`): let fewer of them \
+         share it, or set verbs.connections to less"
     )]
     NoQueuePair {
         /// The device.
