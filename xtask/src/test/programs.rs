@@ -60,6 +60,15 @@ impl Tool {
         }
     }
 
+    /// For the environment of the job.
+    fn environment(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Tool::Valgrind => &[],
+            // Programs ask for memory that no machine has, and expect MPI_ERR_NO_MEM.
+            Tool::AddressSanitizer => &[("ASAN_OPTIONS", "allocator_may_return_null=1")],
+        }
+    }
+
     /// The folder of what is compiled for it.
     fn folder(self) -> &'static str {
         match self {
@@ -254,6 +263,7 @@ impl<'a> Bench<'a> {
         let (program, rest) = words.split_first().context("an empty line")?;
         let mut command = Command::new(program);
         command.args(rest).current_dir(self.scratch(case)?);
+        command.envs(self.tool.iter().flat_map(|tool| tool.environment()).copied());
         for (name, value) in &case.env {
             command.env(name, self.expand(value)?);
         }
