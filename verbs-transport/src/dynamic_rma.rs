@@ -121,8 +121,8 @@ impl VerbsTransport {
         let endpoint = &mut self.endpoints[at];
         endpoint.used_at = self.polls;
         if endpoint.rma.complete(len).is_some_and(|done| done.is_last) {
-            let op = endpoint.rma.ops.pop_front();
-            self.reports.transfers.extend(op.map(|op| (op.token, Ok(()))));
+            let token = endpoint.rma.finish_first(&mut self.bounce);
+            self.reports.transfers.extend(token.map(|token| (token, Ok(()))));
             dynamic.ended += 1;
         }
         self.progress_dynamic(at);

@@ -25,6 +25,10 @@ const DRAINING_MAX: u32 = 32;
 /// Most initiators of a process, see `dynamic`. Each is made when all others are taken.
 pub(crate) const INITIATORS: usize = 8;
 
+/// Bytes of the longest RMA operation that goes through a slot, and the most slots of a process.
+pub(crate) const BOUNCE_BYTES: usize = 1 << 10;
+pub(crate) const BOUNCE_SLOTS: u32 = 256;
+
 /// The settings, and their consequences for the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {

@@ -2,7 +2,7 @@
 
 use fabric::{OneSided, Peer, PeerFailed, Region, Rights, Transfer, UserBuf};
 
-use crate::endpoint::rma::Path;
+use crate::endpoint::rma::{Local, Path};
 use crate::ibv::layout::access;
 use crate::transport::VerbsTransport;
 
@@ -71,17 +71,36 @@ impl VerbsTransport {
                 Some(false) => return Ok(Transfer::Refused),
             }
         }
-        let Ok(mr) = self.registrations.acquire(memory, access) else {
-            return Ok(Transfer::Refused);
+        let local = match self.bounced(what) {
+            Some(slot) => slot,
+            None => match self.registrations.acquire(memory, access) {
+                Ok(mr) => Local::Registered(mr),
+                Err(_) => return Ok(Transfer::Refused),
+            },
         };
         let (addr, rkey) = (region.addr.wrapping_add(offset), region.keys[0]);
         self.endpoints[at].rma.path = path;
-        self.endpoints[at].rma.push(what, addr, rkey, mr, token);
+        self.endpoints[at].rma.push(what, addr, rkey, local, token);
         match path {
             Path::Line | Path::Initiator(_) => self.start_dynamic(at),
             Path::Connection if self.endpoints[at].is_ready() => self.progress_rma(at),
             Path::Connection => self.connect(at),
         }
         Ok(Transfer::Started)
+    }
+
+    /// Returns a slot with the data of an operation, if it is short and there is a slot.
+    fn bounced(&mut self, what: OneSided) -> Option<Local> {
+        let memory = what.memory();
+        if memory.len() > self.bounce.slot_bytes() {
+            return None;
+        }
+        // Registered memory serves as well where the system refuses more for slots.
+        let slot = self.bounce.take().ok().flatten()?;
+        let (bytes, sge) = self.bounce.bytes_and_sge(slot, memory.len());
+        if matches!(what, OneSided::Put(_)) {
+            memory.read(0, bytes);
+        }
+        Some(Local::Slot(slot, sge))
     }
 }

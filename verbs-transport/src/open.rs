@@ -17,7 +17,8 @@ use crate::endpoint::send_queue::CONTROL_SENDS;
 use crate::endpoints::Endpoints;
 use crate::frame::max_message;
 use crate::ibv::{Channel, Cq};
-use crate::limits::{Config, completions_for};
+use crate::limits::{BOUNCE_BYTES, BOUNCE_SLOTS, Config, completions_for};
+use crate::memory::Pool;
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
 use crate::settings::Settings;
@@ -86,6 +87,7 @@ impl VerbsTransport {
         let registrations = Registrations::new(pd, settings)?;
         let mut send =
             SendBuffers::new(pd, message, credits, CONTROL_SENDS, max_connections, size - 1);
+        let bounce = Pool::new(pd, BOUNCE_BYTES, BOUNCE_SLOTS);
         let mut rings = Rings::new(pd, credits, settings.eager_rdma_peers, max_connections);
         // Now, so that a lack of memory does not show in the middle of the job.
         let each = config.receives_each();
@@ -104,6 +106,7 @@ impl VerbsTransport {
             recv,
             completions: Completions::new(cq),
             send,
+            bounce,
             rings,
             coalescer: Coalescer::new(config.caps.frame),
             adapter,

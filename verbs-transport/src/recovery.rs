@@ -117,7 +117,7 @@ impl VerbsTransport {
     pub(crate) fn fail_unclear_atomics(&mut self, at: usize) {
         let endpoint = &mut self.endpoints[at];
         let failure = PeerFailed { peer: endpoint.peer, why: UNCLEAR_ATOMIC.into() };
-        self.reports.fail_all(endpoint.rma.abort_atomics(), &failure);
+        self.reports.fail_all(endpoint.rma.abort_atomics(&mut self.bounce), &failure);
     }
 
     /// Ends a connection that has failed. It is made again if anything must go through it.
@@ -161,12 +161,12 @@ impl VerbsTransport {
         }
         self.put_initiator(at, false);
         self.give_up_connecting(at);
-        let Self { endpoints, reports, .. } = self;
+        let Self { endpoints, reports, bounce, .. } = self;
         let endpoint = &mut endpoints[at];
         let conn = &mut endpoint.conn;
         (conn.broke_at, conn.breaks, conn.disconnect_until) = (None, 0, None);
         let failure = PeerFailed { peer: endpoint.peer, why };
-        reports.fail_all(endpoint.rma.ops.drain(..).map(|op| op.token), &failure);
+        reports.fail_all(endpoint.rma.abort(bounce), &failure);
         self.serve_line();
         if !std::mem::replace(&mut self.has_lost, true) {
             let PeerFailed { peer, why } = failure;
@@ -194,7 +194,7 @@ impl VerbsTransport {
     pub(crate) fn fail_silently(&mut self, at: usize, why: String) {
         self.drain(at);
         self.put_initiator(at, false);
-        let Self { endpoints, send, reports, datagrams, .. } = self;
+        let Self { endpoints, send, reports, datagrams, bounce, .. } = self;
         endpoints.abandon(at);
         let endpoint = &mut endpoints[at];
         endpoint.conn.handshake.reset();
@@ -208,7 +208,7 @@ impl VerbsTransport {
             datagrams.held -= link.rx.held();
         }
         endpoint.flow.unacked.drain(..).for_each(|message| send.put(message.slot));
-        reports.fail_all(endpoint.rma.ops.drain(..).map(|op| op.token), &failure);
+        reports.fail_all(endpoint.rma.abort(bounce), &failure);
         reports.failures.push(failure);
         // Its ring is released when its queue pair is gone.
         endpoint.eager_rdma.overtaking.clear();

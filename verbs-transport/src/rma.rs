@@ -19,7 +19,8 @@ impl VerbsTransport {
         let (max_reads, mut index) = (endpoint.rma.max_reads, 0);
         while endpoint.tx.used < depth {
             let Some(piece) = endpoint.rma.next_piece(&mut index, max_reads, true) else { return };
-            let signal = Signal { piece: piece.memory.length, ..Signal::NONE };
+            let (length, by_reference) = (piece.memory.length, piece.by_reference);
+            let signal = Signal { piece: length, by_reference, ..Signal::NONE };
             if endpoint.tx.submit(piece.memory, piece.to, signal).is_err() {
                 return self.break_connection(at, "the device refused an RMA request");
             }
@@ -46,8 +47,8 @@ impl VerbsTransport {
             endpoint.conn.works();
         }
         if done.is_last {
-            let op = endpoint.rma.ops.pop_front();
-            self.reports.transfers.extend(op.map(|op| (op.token, Ok(()))));
+            let token = endpoint.rma.finish_first(&mut self.bounce);
+            self.reports.transfers.extend(token.map(|token| (token, Ok(()))));
         }
         self.progress_rma(at);
     }

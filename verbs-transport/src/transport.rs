@@ -27,6 +27,7 @@ use crate::dynamic::Dynamic;
 use crate::eager_rdma::rings::Rings;
 use crate::endpoints::Endpoints;
 use crate::limits::Config;
+use crate::memory::Pool;
 use crate::recv_queue::ReceiveQueue;
 use crate::registration::Registrations;
 use crate::unavailable::Unavailable;
@@ -45,6 +46,9 @@ pub struct VerbsTransport {
     pub(crate) recv: ReceiveQueue,
     pub(crate) completions: Completions,
     pub(crate) send: SendBuffers,
+    /// Slots for the data of short RMA operations: a copy takes less time than to find out whether
+    /// the program's memory is still registered.
+    pub(crate) bounce: Pool,
     pub(crate) rings: Rings,
     pub(crate) coalescer: Coalescer,
     pub(crate) adapter: Adapter,
@@ -103,7 +107,7 @@ impl VerbsTransport {
     /// most. Registered buffers of the program come on top.
     pub fn pinned_bytes(&self) -> [usize; 2] {
         let pools = [self.send.registered(), self.recv.registered(), self.rings.registered()];
-        let all = pools.into_iter().chain([self.wireup.ud.registered()]);
+        let all = pools.into_iter().chain([self.wireup.ud.registered(), self.bounce.registered()]);
         all.fold([0, 0], |[now, most], pool| [now + pool[0], most + pool[1]])
     }
 

@@ -7,7 +7,7 @@ use fabric::sim::Rng;
 use fabric::{OneSided, Peer, Rights, Transfer, Transport as _};
 use tests::bytes::{Bytes, Shape};
 use tests::device;
-use verbs_transport::Settings;
+use verbs_transport::{Settings, VerbsTransport};
 
 use crate::full_queue::Seen;
 use crate::stand_in::{SEED, alone, library, settings, transports};
@@ -96,5 +96,47 @@ fn one_registration_serves_all_peers() {
         // It ended with its last user.
         ends[0].register(Peer(1), memory(), Rights::All).expect("a region");
         assert_eq!(ends[0].registrations_made(), 2);
+    });
+}
+
+/// Short operations name slots of the transport, also where nothing can be cached. Each slot
+/// returns: there are many more operations than slots.
+#[test]
+fn short_operations_need_no_registration() {
+    const MOST: usize = 1 << 10;
+    alone("pinned::short_operations_need_no_registration", "", || {
+        let settings =
+            Settings { connect_after: 0, registration: Registration::None, ..settings() };
+        let mut ends = transports(2, &settings);
+        let mut sinks = [Seen::default(), Seen::default()];
+        let theirs = Bytes::new(Shape::Run, &[0; 2 * MOST]);
+        let memory = theirs.memory();
+        let region = ends[0].register(Peer(1), memory, Rights::All).expect("a region");
+        let (mut rng, mut done) = (Rng::new(SEED), 0);
+        let mut carry_out = |ends: &mut [VerbsTransport], what: OneSided, at: u64| {
+            let began = Instant::now();
+            done += 1;
+            while ends[1].one_sided(Peer(0), &region, at, what, done) == Ok(Transfer::NoSpace) {
+                ends.iter_mut().zip(&mut sinks).for_each(|(end, sink)| _ = end.poll(sink));
+            }
+            while sinks[1].reads < done as usize {
+                ends.iter_mut().zip(&mut sinks).for_each(|(end, sink)| _ = end.poll(sink));
+                assert!(began.elapsed() < Duration::from_secs(60), "operation {done}");
+            }
+        };
+        for round in 0..600_u64 {
+            let len = 1 + rng.below(MOST as u64) as usize;
+            let at = rng.below((2 * MOST - len) as u64 + 1);
+            let sent: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
+            let (source, target) =
+                (Bytes::new(Shape::Run, &sent), Bytes::new(Shape::Run, &vec![0; len]));
+            carry_out(&mut ends, OneSided::Put(source.memory()), at);
+            carry_out(&mut ends, OneSided::Get(target.memory()), at);
+            assert_eq!(target.read(), sent, "round {round}: {len} bytes at {at}");
+        }
+        assert_eq!(ends[1].registrations_made(), 0);
+        let long = Bytes::new(Shape::Run, &[1; MOST + 1]);
+        carry_out(&mut ends, OneSided::Put(long.memory()), 0);
+        assert_eq!(ends[1].registrations_made(), 1);
     });
 }

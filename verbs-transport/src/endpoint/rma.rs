@@ -12,6 +12,11 @@
 //! The operations of an endpoint have one [`Path`] at a time, chosen when there are none. Writes of
 //! an initiator are *read back*: frames to the peer go another way and could be there first.
 //! Therefore such an operation ends with a read of its last byte, which counts as one byte more.
+//!
+//! The requests of a short operation name a slot of [`VerbsTransport::bounce`], which holds the
+//! data of a put, and gets the answer of a read or an atomic until the operation has ended.
+//!
+//! [`VerbsTransport::bounce`]: crate::transport::VerbsTransport::bounce
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +25,7 @@ use fabric::OneSided;
 
 use super::send_queue::MAX_RMA_OPS;
 use crate::ibv::{Destination, Mr, Sge};
+use crate::memory::Pool;
 
 /// Bytes of one read request. The peer's device answers one after the other; with several of
 /// this size both devices work at the same time.
@@ -38,16 +44,24 @@ pub(crate) enum Path {
     Initiator(u8),
 }
 
+/// The memory of this process that the requests of an operation name.
+#[derive(Debug)]
+pub(crate) enum Local {
+    /// The program's, by its registration.
+    Registered(Arc<Mr>),
+    /// A slot for short operations.
+    Slot(u32, Sge),
+}
+
 /// An RMA operation.
 #[derive(Debug)]
 pub(crate) struct RmaOp {
-    pub(crate) token: u64,
+    token: u64,
     /// The peer's memory.
     addr: u64,
     rkey: u32,
     what: OneSided,
-    /// Registration of this process's memory.
-    mr: Arc<Mr>,
+    local: Local,
     /// Bytes that were posted on this connection or are complete.
     posted: usize,
     /// Bytes that are complete.
@@ -79,6 +93,8 @@ pub(crate) struct Piece {
     pub(crate) to: Destination,
     /// It writes data of the peer.
     pub(crate) is_write: bool,
+    /// The device accesses the memory after the request was posted.
+    pub(crate) by_reference: bool,
     /// It reads back what was written, to memory of the caller's choice.
     pub(crate) reads_back: bool,
     /// It is the first one of its operation.
@@ -102,7 +118,7 @@ impl RmaQueue {
     }
 
     /// Queues an operation.
-    pub(crate) fn push(&mut self, what: OneSided, addr: u64, rkey: u32, mr: Arc<Mr>, token: u64) {
+    pub(crate) fn push(&mut self, what: OneSided, addr: u64, rkey: u32, local: Local, token: u64) {
         let (posted, completed, unconfirmed) = (0, 0, 0);
         let reads_back = self.path != Path::Connection && matches!(what, OneSided::Put(_));
         self.ops.push_back(RmaOp {
@@ -110,7 +126,7 @@ impl RmaQueue {
             addr,
             rkey,
             what,
-            mr,
+            local,
             posted,
             completed,
             unconfirmed,
@@ -171,11 +187,21 @@ impl RmaQueue {
     }
 
     /// Takes out the atomics that were posted, and returns their tokens.
-    pub(crate) fn abort_atomics(&mut self) -> Vec<u64> {
+    pub(crate) fn abort_atomics(&mut self, bounce: &mut Pool) -> Vec<u64> {
         let is_unclear = |op: &RmaOp| matches!(op.what, OneSided::Atomic(..)) && op.posted > 0;
-        let tokens = self.ops.iter().filter(|op| is_unclear(op)).map(|op| op.token).collect();
-        self.ops.retain(|op| !is_unclear(op));
-        tokens
+        let (unclear, others) = self.ops.drain(..).partition(is_unclear);
+        self.ops = others;
+        unclear.into_iter().map(|op: RmaOp| op.fail(bounce)).collect()
+    }
+
+    /// Takes out all operations, and returns their tokens.
+    pub(crate) fn abort(&mut self, bounce: &mut Pool) -> Vec<u64> {
+        self.ops.drain(..).map(|op| op.fail(bounce)).collect()
+    }
+
+    /// Takes out the first operation, which is complete, and returns its token.
+    pub(crate) fn finish_first(&mut self, bounce: &mut Pool) -> Option<u64> {
+        self.ops.pop_front().map(|op| op.finish(bounce))
     }
 
     /// Ends a connection or leaves an initiator: missing or unconfirmed pieces are posted again on
@@ -195,6 +221,25 @@ impl RmaQueue {
 }
 
 impl RmaOp {
+    /// Ends the operation, whose requests are complete, and returns its token.
+    fn finish(self, bounce: &mut Pool) -> u64 {
+        if let Local::Slot(slot, _) = self.local
+            && self.is_answered_at(0)
+        {
+            let memory = self.what.memory();
+            memory.write(0, bounce.bytes(slot, memory.len()));
+        }
+        self.fail(bounce)
+    }
+
+    /// Ends the operation, of which no request is under way, and returns its token.
+    fn fail(self, bounce: &mut Pool) -> u64 {
+        if let Local::Slot(slot, _) = self.local {
+            bounce.put(slot);
+        }
+        self.token
+    }
+
     /// Returns whether the requests from byte `at` on are answered with data.
     fn is_answered_at(&self, at: usize) -> bool {
         !matches!(self.what, OneSided::Put(_)) || at >= self.what.memory().len()
@@ -220,10 +265,20 @@ impl RmaOp {
         if offset == bytes {
             let memory = Sge { length: 1, ..Sge::default() };
             let to = Destination::read(self.addr.wrapping_add(bytes - 1), self.rkey);
-            return Piece { memory, to, is_write: false, reads_back: true, is_first: false };
+            return Piece {
+                memory,
+                to,
+                is_write: false,
+                by_reference: true,
+                reads_back: true,
+                is_first: false,
+            };
         }
-        let addr = self.what.memory().addr() + offset;
-        let memory = Sge { addr, length: len as u32, lkey: self.mr.lkey() };
+        let (addr, lkey) = match &self.local {
+            Local::Registered(mr) => (self.what.memory().addr(), mr.lkey()),
+            Local::Slot(_, slot) => (slot.addr, slot.lkey),
+        };
+        let memory = Sge { addr: addr + offset, length: len as u32, lkey };
         let (addr, rkey) = (self.addr.wrapping_add(offset), self.rkey);
         let to = match self.what {
             OneSided::Get(_) => Destination::read(addr, rkey),
@@ -231,6 +286,7 @@ impl RmaOp {
             OneSided::Atomic(what, _) => Destination::atomic(addr, rkey, what),
         };
         let is_write = matches!(self.what, OneSided::Put(_));
-        Piece { memory, to, is_write, reads_back: false, is_first: offset == 0 }
+        let by_reference = !is_write || matches!(self.local, Local::Registered(_));
+        Piece { memory, to, is_write, by_reference, reads_back: false, is_first: offset == 0 }
     }
 }

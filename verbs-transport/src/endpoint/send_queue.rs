@@ -27,6 +27,9 @@ pub(crate) struct Signal {
     pub(crate) requests: u32,
     /// Bytes of a piece of an RMA operation; 0 for any other request.
     pub(crate) piece: u32,
+    /// The device accesses the memory of the request after it was posted: to write it, or because
+    /// it is the program's.
+    pub(crate) by_reference: bool,
     /// Slot of a control message, which is then free.
     pub(crate) slot: Option<u32>,
     /// It is the last message that the connection sends again.
@@ -55,7 +58,7 @@ pub(crate) struct SendQueue {
 impl Signal {
     /// A request that is signaled only at its interval.
     pub(crate) const NONE: Signal =
-        Signal { requests: 0, piece: 0, slot: None, ends_replay: false };
+        Signal { requests: 0, piece: 0, by_reference: false, slot: None, ends_replay: false };
 }
 
 impl SendQueue {
@@ -75,12 +78,12 @@ impl SendQueue {
         let has_meaning = signal.piece != 0 || signal.slot.is_some() || signal.ends_replay;
         let is_signaled = requests >= SIGNAL_EVERY || has_meaning;
         let mut flags = if is_signaled { send_flags::SIGNALED } else { 0 };
-        if memory.length <= qp.inline() && signal.piece == 0 {
+        if memory.length <= qp.inline() && !signal.by_reference {
             flags |= send_flags::INLINE;
         }
-        // SAFETY: inline requests name a slot of a pool of send buffers. The pool keeps it mapped
-        // as long as the transport lives, and this request holds the slot. Therefore it is readable
-        // and not written during the call.
+        // SAFETY: inline requests name a slot of a pool. The pool keeps it mapped as long as the
+        // transport lives, and this request holds the slot. Therefore it is readable and not
+        // written during the call.
         unsafe { qp.post(&Work { id: wr_id::SEND, flags, memory, to }) }?;
         self.used += 1;
         self.unsignaled = requests;
