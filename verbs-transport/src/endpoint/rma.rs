@@ -191,12 +191,12 @@ impl RmaQueue {
         let is_unclear = |op: &RmaOp| matches!(op.what, OneSided::Atomic(..)) && op.posted > 0;
         let (unclear, others) = self.ops.drain(..).partition(is_unclear);
         self.ops = others;
-        unclear.into_iter().map(|op: RmaOp| op.fail(bounce)).collect()
+        unclear.into_iter().map(|op: RmaOp| op.release(bounce)).collect()
     }
 
     /// Takes out all operations, and returns their tokens.
     pub(crate) fn abort(&mut self, bounce: &mut Pool) -> Vec<u64> {
-        self.ops.drain(..).map(|op| op.fail(bounce)).collect()
+        self.ops.drain(..).map(|op| op.release(bounce)).collect()
     }
 
     /// Takes out the first operation, which is complete, and returns its token.
@@ -229,11 +229,11 @@ impl RmaOp {
             let memory = self.what.memory();
             memory.write(0, bounce.bytes(slot, memory.len()));
         }
-        self.fail(bounce)
+        self.release(bounce)
     }
 
-    /// Ends the operation, of which no request is under way, and returns its token.
-    fn fail(self, bounce: &mut Pool) -> u64 {
+    /// Gives its slot back, if it has one, and returns its token. No request is under way.
+    fn release(self, bounce: &mut Pool) -> u64 {
         if let Local::Slot(slot, _) = self.local {
             bounce.put(slot);
         }
