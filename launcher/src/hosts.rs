@@ -6,6 +6,7 @@
 //! function from text to `Vec<Host>`. Names may have ranges (`n[01-16]`). This file opens no file
 //! and resolves no name.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use crate::host_list::expand;
@@ -185,8 +186,10 @@ fn parse_slots(text: &str) -> Option<u32> {
 /// `a,b,a` gives `a` two slots, as with other launchers.
 pub fn merge(hosts: Vec<Host>) -> Vec<Host> {
     let mut all: Vec<Host> = Vec::new();
+    let mut index_of = HashMap::new();
     for host in hosts {
-        match all.iter_mut().find(|known| known.name == host.name) {
+        let index = *index_of.entry(host.name.clone()).or_insert(all.len());
+        match all.get_mut(index) {
             Some(known) => {
                 known.slots = known.slots.saturating_add(host.slots);
                 known.max_slots = known.max_slots.or(host.max_slots);
@@ -195,6 +198,11 @@ pub fn merge(hosts: Vec<Host>) -> Vec<Host> {
         }
     }
     all
+}
+
+/// Returns the names of hosts, to look them up in: there may be tens of thousands.
+pub(crate) fn names(hosts: &[Host]) -> HashSet<&str> {
+    hosts.iter().map(|host| &*host.name).collect()
 }
 
 /// Returns how many of `ranks` each host gets if they are spread evenly: no host gets a further

@@ -10,6 +10,8 @@
 //! leaves the rank unbound. Every rank of the job has one line. The ranks of a host must follow
 //! each other, since ranks are numbered so everywhere else. This file opens no file.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::{Host, HostsError, parse_list};
@@ -48,6 +50,7 @@ pub fn parse(path: &str, text: &str) -> Result<RankFile, HostsError> {
     lines.sort_by_key(|(rank, ..)| *rank);
     let wrong = |why: String| Err(HostsError::new(format!("{path}: {why}")));
     let mut file = RankFile::default();
+    let mut names = HashSet::new();
     for (expected, (rank, host, slots)) in lines.into_iter().enumerate() {
         if rank < expected {
             return wrong(format!("rank {rank} has two lines"));
@@ -56,15 +59,16 @@ pub fn parse(path: &str, text: &str) -> Result<RankFile, HostsError> {
             return wrong(format!("rank {expected} has no line, and rank {rank} has one"));
         }
         file.slots.push(slots);
-        match file.hosts.iter().position(|known| known.name == host) {
-            Some(at) if at + 1 < file.hosts.len() => {
-                let text = "ranks of another host come in between: the ranks of a host must \
-                            follow each other";
-                return wrong(format!("rank {rank} is on {host}, and {text}"));
-            }
-            Some(at) => file.hosts[at].slots += 1,
-            None => file.hosts.push(Host::new(host, 1)),
+        if let Some(last) = file.hosts.last_mut().filter(|last| last.name == host) {
+            last.slots += 1;
+            continue;
         }
+        if !names.insert(host.clone()) {
+            let text = "ranks of another host come in between: the ranks of a host must follow \
+                        each other";
+            return wrong(format!("rank {rank} is on {host}, and {text}"));
+        }
+        file.hosts.push(Host::new(host, 1));
     }
     if file.hosts.is_empty() {
         return wrong("it names no rank: lines like rank 0=node1 slot=0:0-1 are needed".into());

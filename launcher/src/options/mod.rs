@@ -134,7 +134,8 @@ fn adopt_allocation(
             Some(remedy) => Err(Usage(remedy.into())),
         };
     };
-    let is_of_it = |host: &hosts::Host| allocation.hosts.iter().any(|own| own.name == host.name);
+    let names = hosts::names(&allocation.hosts);
+    let is_of_it = |host: &hosts::Host| names.contains(&*host.name);
     let of_sections = settings.sections.iter().flat_map(|section| &section.hosts);
     if settings.agent.is_none() && settings.hosts.iter().chain(of_sections).all(is_of_it) {
         settings.agent = allocation.agent.map(str::to_owned);
@@ -171,8 +172,9 @@ fn adopt_rank_file(settings: &mut Settings, ranked: Vec<hosts::Host>) -> Result<
                     cannot be used with it";
         return Err(Usage(text.into()));
     }
-    let is_named = |host: &hosts::Host| settings.hosts.iter().any(|own| own.name == host.name);
-    if let Some(host) = ranked.iter().find(|host| !settings.hosts.is_empty() && !is_named(host)) {
+    let names = hosts::names(&settings.hosts);
+    let is_named = |host: &hosts::Host| names.is_empty() || names.contains(&*host.name);
+    if let Some(host) = ranked.iter().find(|host| !is_named(host)) {
         return Err(Usage(format!("--rankfile names {}, and the hosts given do not", host.name)));
     }
     settings.hosts = ranked;

@@ -355,6 +355,24 @@ fn an_allocation_gives_hosts_ranks_and_agent_unless_the_user_does() {
 }
 
 #[test]
+fn the_work_for_many_hosts_grows_with_their_number_alone() {
+    let hosts: String = (0..65_000).map(|host| format!("compute-{host:05}\n")).collect();
+    let ranks: String =
+        (0..65_000).map(|host| format!("rank {host}=compute-{host:05}\n")).collect();
+    let read_file = |path: &str| Ok(if path == "ranks" { ranks.clone() } else { hosts.clone() });
+    let variable = |name: &str| (name == "PBS_NODEFILE").then(|| "nodes".to_owned());
+    // The time of the processor, in which other processes have no part.
+    let begin = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    for line in ["--hostfile nodes a.out", "--hostfile nodes --rankfile ranks -n 65000 a.out"] {
+        let parsed = parse_within(line.split(' ').map(OsString::from), read_file, variable);
+        let Command::Run(settings) = parsed.unwrap() else { panic!("{line}") };
+        assert_eq!((settings.hosts.len(), settings.total_ranks()), (65_000, 65_000), "{line}");
+    }
+    let end = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    assert!(end.tv_sec - begin.tv_sec <= 3, "{begin:?} to {end:?}");
+}
+
+#[test]
 fn an_allocation_without_a_list_of_hosts_is_no_job_on_this_host_alone() {
     let within = |line: &str, task: bool| {
         let words = line.split(' ').map(OsString::from);
