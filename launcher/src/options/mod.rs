@@ -244,8 +244,7 @@ impl Parser<'_> {
             Id::RankBy => values::rank_by(word, &next())?,
             Id::RankFile => {
                 let path = values::path(word, next())?;
-                let text = (self.read_file)(&path)
-                    .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
+                let text = read_text(self.read_file, word, &path)?;
                 let file = rank_file::parse(&path, &text).map_err(Usage::from)?;
                 (settings.slots, self.ranked) = (file.slots, file.hosts);
             }
@@ -282,8 +281,7 @@ impl Parser<'_> {
             Id::Hosts => section.hosts.extend(hosts::parse_list(&next()).map_err(Usage::from)?),
             Id::Hostfile => {
                 let path = values::path(word, next())?;
-                let text = (self.read_file)(&path)
-                    .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
+                let text = read_text(self.read_file, word, &path)?;
                 section.hosts.extend(hosts::parse_file(&path, &text).map_err(Usage::from)?);
             }
             Id::RanksPerHost => section.ranks_per_host = Some(parse_ranks(word, &next())?),
@@ -377,6 +375,17 @@ fn values_of(
         values.push(values::text(words.next().ok_or_else(missing)?)?);
     }
     Ok(values)
+}
+
+/// Reads a file that the user has written, without the byte order mark of some editors.
+fn read_text(
+    read_file: &dyn Fn(&str) -> io::Result<String>,
+    word: &str,
+    path: &str,
+) -> Result<String, Usage> {
+    let text = read_file(path)
+        .map_err(|error| Usage(format!("{word} {path}: cannot read it: {error}")))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Checks the word that stands where a section has its program.

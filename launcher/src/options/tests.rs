@@ -373,6 +373,19 @@ fn the_work_for_many_hosts_grows_with_their_number_alone() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    for (line, text) in [("--hostfile f a.out", "node1\nnode2"), ("--rankfile f -n 2 a.out", RANKS)]
+    {
+        let read_file = |_: &str| Ok(format!("\u{feff}{text}"));
+        let parsed = parse_with(line.split(' ').map(OsString::from), read_file);
+        let Ok(Command::Run(settings)) = &parsed else { panic!("{line}: {parsed:?}") };
+        assert_eq!(shown(&settings.hosts), "node1:1 node2:1", "{line}");
+    }
+}
+
+const RANKS: &str = "rank 0=node1\nrank 1=node2";
+
+#[test]
 fn an_allocation_without_a_list_of_hosts_is_no_job_on_this_host_alone() {
     let within = |line: &str, task: bool| {
         let words = line.split(' ').map(OsString::from);
