@@ -197,15 +197,21 @@ impl Machine {
         threads.filter(|threads| !threads.is_empty()).map(|threads| Machine { threads })
     }
 
-    /// Returns the processors of each rank; `None` if ranks are not bound.
-    pub fn assign(&self, mapping: &Mapping, ranks: u32) -> Option<Vec<BTreeSet<usize>>> {
-        let (map, bind) = mapping.levels()?;
+    /// Returns the processors of each rank; none if ranks are not bound. The error names what the
+    /// machine does not have.
+    pub fn assign(&self, mapping: &Mapping, ranks: u32) -> Result<Vec<BTreeSet<usize>>, String> {
+        let Some((map, bind)) = mapping.levels() else { return Ok(Vec::new()) };
+        let cores = group(&self.threads, Level::Core).len();
+        if let Some(each) = mapping.cores_per_rank.filter(|each| *each as usize > cores) {
+            let count = if cores == 1 { "1 core".into() } else { format!("{cores} cores") };
+            return Err(format!(
+                "each rank is to have {each} cores, and this host has {count} for them: give a \
+                 smaller number (PE=K of --map-by, --cpus-per-rank), or use --bind-to none"
+            ));
+        }
         let objects = group(&self.threads, map);
-        Some(
-            (0..ranks as usize)
-                .map(|rank| self.processors(rank, &objects, bind, mapping))
-                .collect(),
-        )
+        let ranks = 0..ranks as usize;
+        Ok(ranks.map(|rank| self.processors(rank, &objects, bind, mapping)).collect())
     }
 
     /// Returns the processors of one rank. Of several ranks on one object, each gets the next
@@ -260,7 +266,7 @@ impl Machine {
             false => (group(&self.threads, Level::Core), rank),
         };
         let first = index * each;
-        (first..first + each.min(cores.len()))
+        (first..first + each)
             .flat_map(|core| &cores[core % cores.len()])
             .map(|thread| thread.cpu)
             .collect()
@@ -458,7 +464,24 @@ mod tests {
     fn ranks_beyond_the_objects_share_them() {
         assert_eq!(assigned(Some("core"), None, None, 10)[8..], ["0,8", "1,9"]);
         assert_eq!(assigned(Some("core"), Some("numa"), None, 9)[8], "0,8");
-        assert_eq!(assigned(None, Some("core"), Some(u32::MAX), 2), ["0-15", "0-15"]);
+        assert_eq!(assigned(None, Some("core"), Some(8), 2), ["0-15", "0-15"]);
+    }
+
+    #[test]
+    fn a_rank_gets_no_more_cores_than_there_are() {
+        let map = |map_by, bind_to, cores| {
+            let (map_by, bind_to) = (MapBy::parse(map_by), BindTo::parse(bind_to));
+            let cores_per_rank = Some(cores);
+            machine().assign(&Mapping { bind_to, map_by, cores_per_rank, ..Mapping::default() }, 1)
+        };
+        for what in ["slot", "core", "numa", "hwthread"] {
+            assert_eq!(
+                map(what, "core", 9).unwrap_err(),
+                "each rank is to have 9 cores, and this host has 8 cores for them: give a smaller \
+                 number (PE=K of --map-by, --cpus-per-rank), or use --bind-to none"
+            );
+        }
+        assert_eq!(map("slot", "none", u32::MAX), Ok(Vec::new()));
     }
 
     #[test]

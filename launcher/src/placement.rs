@@ -9,7 +9,7 @@ use std::process::Command;
 
 use bootstrap::host_table::{Place, encode_places};
 
-use crate::binding::{Machine, Mapping, Thread, ranges};
+use crate::binding::{Machine, Thread, ranges};
 use crate::settings::Settings;
 use crate::spawn::CpuSet;
 
@@ -38,12 +38,10 @@ impl Placement {
             return Ok(Placement { report, ..Placement::default() });
         }
         let machine = read_machine()?;
-        Ok(Placement::on(&machine, &settings.mapping, first, ranks, settings.report_bindings))
-    }
-
-    fn on(machine: &Machine, mapping: &Mapping, first: u32, ranks: u32, report: bool) -> Placement {
-        let sets = machine.assign(mapping, ranks).unwrap_or_default();
-        Placement::with(machine, sets, first, report)
+        let sets = machine
+            .assign(&settings.mapping, ranks)
+            .map_err(|why| format!("cannot bind ranks: {why}"))?;
+        Ok(Placement::with(&machine, sets, first, settings.report_bindings))
     }
 
     /// Returns the placement of a rank file.
