@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use collectives::{Selection, Thresholds, rule_text};
 use config::{parse_bytes, show_bytes};
 use launcher::stdout::print;
@@ -69,7 +69,8 @@ pub(crate) struct Arguments {
     rules: String,
     /// Messages that a rank sends at once between hosts in short collectives, and one more, as the
     /// knob coll.radix
-    #[arg(long, value_name = "N", default_value_t = Thresholds::default().radix)]
+    #[arg(long, value_name = "N", default_value_t = Thresholds::default().radix,
+          value_parser = value_parser!(u32).range(2..=64))]
     radix: u32,
     /// Reduce with an operation that does not commute
     #[arg(long)]
@@ -291,6 +292,19 @@ mod tests {
             let option = line.split(' ').next().unwrap();
             assert!(check(line).unwrap_err().starts_with(option), "{line}");
         }
+    }
+
+    #[test]
+    fn the_radix_is_that_of_the_knob() {
+        let parsed = |radix: &str| {
+            <Line as clap::Parser>::try_parse_from(["simulate", "bcast", "--radix", radix])
+                .map(|line| line.arguments.radix)
+        };
+        for radix in ["0", "1", "65"] {
+            let why = parsed(radix).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(why.contains("2..=64"), "{radix}: {why}");
+        }
+        assert_eq!((parsed("2").ok(), parsed("64").ok()), (Some(2), Some(64)));
     }
 
     #[test]
