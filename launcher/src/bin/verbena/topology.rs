@@ -8,11 +8,15 @@ use hwlocality::object::types::ObjectType;
 use launcher::binding::{Machine, Thread, ranges};
 use launcher::stdout;
 
+/// The largest number of hardware threads of a described machine: more than any machine has. The
+/// time that hwloc takes grows with the third power of it.
+const MAX_THREADS: u64 = 4096;
+
 /// Prints a summary of the machine, or a line for each hardware thread.
 pub(crate) fn print(threads: bool, synthetic: Option<&str>) -> Result<(), String> {
     let machine = match synthetic {
         Some(text) => imagine(text)
-            .map_err(|error| format!("hwloc does not understand the machine `{text}`: {error}"))?,
+            .map_err(|error| format!("cannot describe the machine `{text}`: {error}"))?,
         None => {
             look().map_err(|error| format!("hwloc cannot read the machine's topology: {error}"))?
         }
@@ -40,8 +44,30 @@ fn look() -> Result<Machine, Box<dyn std::error::Error>> {
 
 /// Returns all hardware threads of a machine in hwloc's words.
 fn imagine(text: &str) -> Result<Machine, Box<dyn std::error::Error>> {
+    let threads = count_threads(text);
+    if threads > MAX_THREADS {
+        let text = format!("it has {threads} hardware threads: must be at most {MAX_THREADS}");
+        return Err(text.into());
+    }
     let topology = Topology::builder().from_synthetic(text)?.build()?;
     Ok(threads_of(&topology, |_| true))
+}
+
+/// Returns the number of hardware threads of a machine in hwloc's words: the product of the numbers
+/// of all levels.
+fn count_threads(text: &str) -> u64 {
+    // Attributes and memory in brackets have numbers that multiply nothing.
+    let outside = text
+        .split(['(', '['])
+        .map(|part| part.rsplit_once([')', ']']).map_or(part, |(_, after)| after));
+    let counts = outside.flat_map(str::split_whitespace).filter_map(|word| {
+        let count = word.rsplit(':').next()?;
+        match count.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => count.parse().ok(),
+        }
+    });
+    counts.filter(|count| *count > 0).fold(1, u64::saturating_mul)
 }
 
 fn threads_of(topology: &Topology, may_use: impl Fn(usize) -> bool) -> Machine {
@@ -120,6 +146,18 @@ mod tests {
         assert!(imagine("sockets").is_err());
         // That of docs/collectives.md.
         assert_eq!(imagine("pack:2 l3:4 core:8 pu:1").unwrap().threads.len(), 64);
+    }
+
+    #[test]
+    fn machines_larger_than_any_are_refused_before_hwloc_builds_them() {
+        for text in
+            ["pack:99999 core:99999 pu:99999", "0xffffffff", "2 l2:9000(size=1) [numa(memory=1)] 1"]
+        {
+            let why = imagine(text).unwrap_err().to_string();
+            assert!(why.contains("hardware threads: must be at most 4096"), "{why}");
+        }
+        let text = "pack:2 [numa(memory=1000000)] l2:2(size=100000) core:2 pu:1";
+        assert_eq!(imagine(text).unwrap().threads.len(), 8);
     }
 
     #[test]
