@@ -2,7 +2,7 @@
 //!
 //! Reads and writes are at explicit offsets, so that threads share a descriptor. A call that is
 //! interrupted or moves less than it was asked for is continued. Offsets and lengths are checked to
-//! fit 63 bits. Every error names the call, offset, path and rank.
+//! fit 63 bits. Every error names the call, offset and path.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,6 @@ pub(crate) struct Disk {
     direct_fd: Option<OwnedFd>,
     direct: Direct,
     path: PathBuf,
-    rank: u32,
     /// Reads of the system.
     reads: AtomicU64,
     /// Writes of the system.
@@ -110,28 +109,28 @@ fn open_direct(fd: &OwnedFd, flags: i32) -> Option<OwnedFd> {
 }
 
 /// Deletes a file by name.
-pub(crate) fn unlink(path: &Path, rank: u32) -> Result<()> {
+pub(crate) fn unlink(path: &Path) -> Result<()> {
     let name = c_path(path)?;
     // SAFETY: a terminated string.
     let done = retry(|| unsafe { libc::unlink(name.as_ptr()) }.into());
-    done.map(|_| ()).map_err(|error| failed("delete", path, rank, &error))
+    done.map(|_| ()).map_err(|error| failed("delete", path, &error))
 }
 
 impl Disk {
     /// Opens a file.
-    pub(crate) fn open(path: &Path, how: OpenHow, rank: u32) -> Result<Disk> {
+    pub(crate) fn open(path: &Path, how: OpenHow) -> Result<Disk> {
         let name = c_path(path)?;
         let flags = how.flags | libc::O_CLOEXEC;
         // SAFETY: a terminated string.
         let fd = retry(|| unsafe { libc::open(name.as_ptr(), flags, how.mode) }.into());
-        let fd = fd.map_err(|error| failed("open", path, rank, &error))?;
+        let fd = fd.map_err(|error| failed("open", path, &error))?;
         // SAFETY: a descriptor that was just opened and that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let direct = how.direct;
         let direct_fd =
             if direct.reads || direct.writes { open_direct(&fd, how.flags) } else { None };
         let (reads, writes) = Default::default();
-        Ok(Disk { fd, direct_fd, direct, path: path.to_owned(), rank, reads, writes })
+        Ok(Disk { fd, direct_fd, direct, path: path.to_owned(), reads, writes })
     }
 
     /// Returns which accesses go past the cache.
@@ -150,7 +149,7 @@ impl Disk {
     }
 
     fn fail<T>(&self, what: &str, result: io::Result<T>) -> Result<T> {
-        result.map_err(|error| failed(what, &self.path, self.rank, &error))
+        result.map_err(|error| failed(what, &self.path, &error))
     }
 
     /// Reads until the memory is full or the file ends; returns the bytes read, also with an error.
@@ -191,7 +190,7 @@ impl Disk {
     ) -> Error {
         let verb = if direction == Direction::Read { "read" } else { "write" };
         let (left, at) = ((len - done).min(MAX_CALL_BYTES), offset + done as i64);
-        failed(&format!("{verb} {left} bytes at offset {at} of"), &self.path, self.rank, error)
+        failed(&format!("{verb} {left} bytes at offset {at} of"), &self.path, error)
     }
 
     /// Returns the descriptor by which one call of the system could move a run of memory, and the

@@ -22,11 +22,12 @@ pub(crate) fn class_of(error: &io::Error) -> Class {
     }
 }
 
-/// Returns the error of a failed call: what it did, to which file, and the system's sentence.
+/// Returns the error of a failed call: what it did, to which file, and the system's sentence. Where
+/// other ranks get the error, [`agree`](crate::agreement::agree) names this one.
 #[cold]
-pub(crate) fn failed(what: &str, path: &Path, rank: u32, error: &io::Error) -> Error {
+pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
     let (path, why) = (path.display(), sentence(error));
-    Error::new(class_of(error), format!("cannot {what} {path} on rank {rank}: {why}"))
+    Error::new(class_of(error), format!("cannot {what} {path}: {why}"))
 }
 
 /// Returns the system's sentence, without the number that Rust appends.
@@ -43,13 +44,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_call_file_rank_and_reason() {
+    fn an_error_names_call_file_and_reason() {
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
-        let error = failed("write 8 bytes at offset 16 of", Path::new("/data/x"), 3, &error);
+        let error = failed("write 8 bytes at offset 16 of", Path::new("/data/x"), &error);
         assert_eq!(error.class(), Class::NoSpace);
         assert_eq!(
             error.detail(),
-            "cannot write 8 bytes at offset 16 of /data/x on rank 3: No space left on device"
+            "cannot write 8 bytes at offset 16 of /data/x: No space left on device"
         );
     }
 

@@ -167,7 +167,7 @@ fn open_here(checked: &Checked, rank: u32) -> Result<Disk> {
     }
     let create = if create != 0 { create_striped(checked, create)? } else { 0 };
     let how = OpenHow { flags: access | create, mode: hints.file_perm, direct: hints.direct };
-    let disk = Disk::open(path, how, rank)?;
+    let disk = Disk::open(path, how)?;
     if disk.is_folder()? {
         let text = format!("cannot open {}: it is a directory", path.display());
         return Err(Error::new(Class::BadFile, text));
@@ -186,7 +186,7 @@ fn create_striped(checked: &Checked, create: i32) -> Result<i32> {
     };
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | lustre::DELAY_CREATE;
     let how = OpenHow { flags, mode: hints.file_perm, direct: Direct::default() };
-    match Disk::open(path, how, 0) {
+    match Disk::open(path, how) {
         Ok(disk) => {
             disk.set_layout(&layout);
             Ok(0)
@@ -245,11 +245,11 @@ impl File {
             return freed;
         }
         let first = self.members.rank() == 0;
-        agree(self.group(), if first { unlink(self.path(), 0) } else { Ok(()) }).and(freed)
+        agree(self.group(), if first { unlink(self.path()) } else { Ok(()) }).and(freed)
     }
 }
 
 /// Deletes a file (MPI_File_delete).
-pub fn delete(path: &Path, rank: u32) -> Result<()> {
-    unlink(strip_prefix(path), rank)
+pub fn delete(path: &Path) -> Result<()> {
+    unlink(strip_prefix(path))
 }

@@ -90,9 +90,9 @@ mod tests {
     fn more_parts_than_a_call_takes_come_back_and_end_with_the_file() {
         let path = std::env::temp_dir().join(format!("vectored-{}", std::process::id()));
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
-        let disk = Disk::open(&path, OpenHow { flags, mode: 0o600, direct: Direct::default() }, 0);
+        let disk = Disk::open(&path, OpenHow { flags, mode: 0o600, direct: Direct::default() });
         let disk = disk.unwrap();
-        unlink(&path, 0).unwrap();
+        unlink(&path).unwrap();
         let parts: Vec<Vec<u8>> = (0..PARTS).map(|at| vec![at as u8; 1 + at % 7]).collect();
         let mut slices: Vec<IoSlice> = parts.iter().map(|part| IoSlice::new(part)).collect();
         disk.write_slices(5, &mut slices).unwrap();

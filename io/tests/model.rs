@@ -759,3 +759,20 @@ fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
         }
     });
 }
+
+/// The members that get the error of another one learn its rank once.
+#[test]
+fn the_error_of_another_member_names_it_once() {
+    let (hub, path) = (Hub::new(2, 2), scratch("absent"));
+    let open = &|rank| {
+        let args = OpenArgs { path: path.clone(), amode: amode::RDONLY, info: Info::default() };
+        let error = io::open(Thread::new(rank, hub.clone()), Ok(args)).err().unwrap();
+        error.detail().to_owned()
+    };
+    let details = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|rank| scope.spawn(move || open(rank)));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let own = format!("cannot open {}: No such file or directory", path.display());
+    assert_eq!(details, [own.clone(), format!("rank 0: {own}")]);
+}
