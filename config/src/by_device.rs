@@ -93,11 +93,9 @@ impl ByDevice {
         pairs.find(|(ports, _)| ports.includes(device, port)).map(|&(_, number)| number)
     }
 
-    /// Returns an entry for a device that is none of `present`.
-    pub fn absent(&self, present: &[String]) -> Option<&DevicePattern> {
-        let is_absent =
-            |ports: &&DevicePattern| ports.is_name() && !present.contains(&ports.device);
-        self.0.iter().map(|(ports, _)| ports).find(is_absent)
+    /// Returns the entries that name one device.
+    pub fn named(&self) -> impl Iterator<Item = &DevicePattern> {
+        self.0.iter().map(|(ports, _)| ports).filter(|ports| ports.is_name())
     }
 }
 
@@ -161,13 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_name_can_be_that_of_an_absent_device() {
-        let present = ["mlx5_0".to_owned()];
-        let absent = |text: &str| {
-            let absent = ByDevice::parse(text, 9).unwrap().absent(&present).cloned();
-            absent.map(|ports| ports.device)
-        };
-        assert_eq!([absent("3"), absent("mlx5_0:1=3"), absent("mlx5_7*=3")], [None, None, None]);
-        assert_eq!(absent("mlx5_0=3,mlx5_1=4").as_deref(), Some("mlx5_1"));
+    fn entries_with_a_pattern_name_no_device() {
+        let numbers = ByDevice::parse("mlx5_7*=3,mlx5_0:2=3,mlx5_1=4", 9).unwrap();
+        let named: Vec<_> = numbers.named().map(|ports| (&*ports.device, ports.port)).collect();
+        assert_eq!(named, [("mlx5_0", Some(2)), ("mlx5_1", None)]);
+        assert_eq!(ByDevice::parse("3", 9).unwrap().named().count(), 0);
     }
 }

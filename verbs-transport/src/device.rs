@@ -3,6 +3,7 @@
 //! Which of the ports are used is decided in `selection`.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -206,11 +207,17 @@ pub(crate) fn absent() -> Unavailable {
     }
 }
 
-/// Opens a device. Returns its usable ports, or `port` alone, and why others are not usable.
+/// Returns the number of ports of a device.
+pub(crate) fn count_ports(library: &'static Library, name: &str) -> io::Result<u8> {
+    Ok(Context::open(library, name)?.device_attr()?.phys_port_cnt)
+}
+
+/// Opens a device. Returns its usable ports, or `port` alone, and why others are not usable. With
+/// `port` comes the knob that wants it.
 pub(crate) fn ports_of(
     library: &'static Library,
     name: &str,
-    port: Option<u8>,
+    port: Option<(u8, &'static str)>,
     settings: &Settings,
 ) -> Result<(Vec<Port>, Vec<String>), Unavailable> {
     let context = Context::open(library, name).map_err(|error| match may_open() {
@@ -234,10 +241,10 @@ pub(crate) fn ports_of(
     }
     let count = device_attr.phys_port_cnt;
     let numbers = match port {
-        Some(port) if port == 0 || port > count => {
-            return Err(Unavailable::NoSuchPort { device: name.to_owned(), port, count });
+        Some((port, knob)) if port == 0 || port > count => {
+            return Err(Unavailable::NoSuchPort { device: name.to_owned(), knob, port, count });
         }
-        Some(port) => port..=port,
+        Some((port, _)) => port..=port,
         None => 1..=count,
     };
     let (mut ports, mut down, mut refused) = (Vec::new(), Vec::new(), None);

@@ -15,7 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use crate::device::{Port, absent, ports_of};
+use config::{ByDevice, DevicePattern};
+
+use crate::device::{Port, absent, count_ports, ports_of};
 use crate::device_list::DeviceList;
 use crate::ibv::layout::PortAttr;
 use crate::ibv::{Library, device_names, library};
@@ -92,10 +94,7 @@ impl Selection {
         for (knob, numbers) in
             [("verbs.gid_index", &settings.gid_index), ("verbs.pkey", &settings.pkey)]
         {
-            if let Some(ports) = numbers.absent(&devices) {
-                let (requested, present) = (ports.device.clone(), devices.join(", "));
-                return Err(Unavailable::NoSuchDevice { requested, knob, present });
-            }
+            check_named(library, &devices, knob, numbers)?;
         }
         let named: Vec<String> = match &settings.device {
             Some(device) => vec![device.clone()],
@@ -147,6 +146,30 @@ impl Usable {
     }
 }
 
+/// Checks the devices and ports that a knob has numbers for.
+fn check_named(
+    library: &'static Library,
+    devices: &[String],
+    knob: &'static str,
+    numbers: &ByDevice,
+) -> Result<(), Unavailable> {
+    for DevicePattern { device, port } in numbers.named() {
+        let device = device.clone();
+        if !devices.contains(&device) {
+            let present = devices.join(", ");
+            return Err(Unavailable::NoSuchDevice { requested: device, knob, present });
+        }
+        // A device that cannot be opened is an error where it is used.
+        if let Some(port) = *port
+            && let Ok(count) = count_ports(library, &device)
+            && port > count
+        {
+            return Err(Unavailable::NoSuchPort { device, knob, port, count });
+        }
+    }
+    Ok(())
+}
+
 /// Opens the ports that the list names. Each must be usable.
 fn named_ports(
     library: &'static Library,
@@ -167,8 +190,8 @@ fn named_ports(
                 present: devices.join(", "),
             });
         }
-        let (found, why_not) =
-            ports_of(library, &item.device, item.port.or(settings.port), settings)?;
+        let port = item.port.map(|port| (port, "verbs.devices")).or(port_of_knob(settings));
+        let (found, why_not) = ports_of(library, &item.device, port, settings)?;
         let first = found.into_iter().next();
         ports.push(first.ok_or_else(|| Unavailable::PortsDown(why_not.join("; ")))?);
     }
@@ -189,7 +212,7 @@ fn usable_ports(
         if !(1..=u8::MAX).any(|port| list.includes(device, port)) {
             continue;
         }
-        match ports_of(library, device, settings.port, settings) {
+        match ports_of(library, device, port_of_knob(settings), settings) {
             Ok((found, why)) => {
                 ports.extend(found.into_iter().filter(|port| list.includes(device, port.number)));
                 why_not.extend(why);
@@ -207,6 +230,11 @@ fn usable_ports(
     }
     let first = refused.into_iter().next();
     Err(first.unwrap_or_else(|| Unavailable::PortsDown(why_not.join("; "))))
+}
+
+/// Returns the port that the user wants of each device, with the knob that says so.
+fn port_of_knob(settings: &Settings) -> Option<(u8, &'static str)> {
+    settings.port.map(|port| (port, "verbs.port"))
 }
 
 impl Candidate {

@@ -95,12 +95,12 @@ pub enum Unavailable {
         max: usize,
     },
     /// The chosen port does not exist.
-    #[error(
-        "invalid port {port} of the RDMA device {device} (verbs.port): must be 1 to {count}, or auto"
-    )]
+    #[error("invalid port {port} of the RDMA device {device} ({knob}): must be 1 to {count}")]
     NoSuchPort {
         /// The device.
         device: String,
+        /// The knob that names it.
+        knob: &'static str,
         /// The value of the knob.
         port: u8,
         /// Ports of the device.
@@ -258,7 +258,7 @@ mod tests {
                 what: "opening it",
                 error: io::Error::from_raw_os_error(5),
             },
-            Unavailable::NoSuchPort { device: device(), port: 3, count: 2 },
+            Unavailable::NoSuchPort { device: device(), knob: "verbs.port", port: 3, count: 2 },
             Unavailable::NoPkey { device: device(), port: 1, pkey: 0x7fff },
             Unavailable::Memlock { limit: 64 << 10 },
             Unavailable::NoQueuePair {

@@ -54,12 +54,17 @@ fn entries_that_do_not_fit_the_devices_are_named() {
             ("verbs.pkey", "stand0=0xffff,stand8:1=1", "stand8 (verbs.pkey)"),
             ("verbs.gid_index", "stand1=7", "port 1 of stand1 has no GID 7 (verbs.gid_index)"),
             ("verbs.pkey", "stand0:2=9", "port 2 of stand0 is not in partition 0x0009"),
+            ("verbs.gid_index", "stand0:3=1", "port 3 of the RDMA device stand0 (verbs.gid_index)"),
+            ("verbs.pkey", "stand0=1,stand1:9=1", "stand1 (verbs.pkey): must be 1 to 2"),
+            ("verbs.devices", "stand0:3", "stand0 (verbs.devices): must be 1 to 2"),
             ("verbs.gid_index", "stand0=1,stand1=x", "the number of \"stand1=x\""),
             ("verbs.pkey", "stand0=1,^stand1=2", "\"^stand1=2\" must be"),
         ] {
             let why = ports(&[(knob, value)]).expect_err("a wrong entry");
             assert!(why.contains(named), "{value}: {why}");
         }
-        assert!(ports(&[("verbs.gid_index", "stand7*=1")]).is_ok());
+        for pattern in ["stand7*=1", "stand*:3=1"] {
+            assert!(ports(&[("verbs.gid_index", pattern)]).is_ok(), "{pattern}");
+        }
     });
 }
