@@ -66,6 +66,7 @@ type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> c_i
 type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
 type Commit = unsafe extern "C" fn() -> c_int;
 type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
+type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 type Get =
     unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
 
@@ -79,6 +80,7 @@ struct Library {
     commit: Commit,
     fence: Fence,
     get: Get,
+    error_string: ErrorString,
 }
 
 struct Pmix {
@@ -89,11 +91,15 @@ struct Pmix {
 
 /// Opens the library and joins the job.
 pub(super) fn connect() -> Result<Option<Box<dyn Client>>, ManagerError> {
-    let library = open()?;
+    join(open()?)
+}
+
+fn join(library: Library) -> Result<Option<Box<dyn Client>>, ManagerError> {
     // SAFETY: all zeros are a valid process.
     let mut own: Proc = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call; no infos are passed.
-    check("PMIx_Init", unsafe { (library.init)(&raw mut own, std::ptr::null_mut(), 0) })?;
+    let code = unsafe { (library.init)(&raw mut own, std::ptr::null_mut(), 0) };
+    library.check("PMIx_Init", code).map_err(no_server)?;
     let mut client = Pmix { library, own, size: 0 };
     client.size = client.number("pmix.job.size")?.ok_or_else(|| {
         ManagerError("the PMIx server does not tell the size of the job (pmix.job.size)".into())
@@ -131,12 +137,35 @@ fn open() -> Result<Library, ManagerError> {
             commit: std::mem::transmute::<*mut c_void, Commit>(find(c"PMIx_Commit")?),
             fence: std::mem::transmute::<*mut c_void, Fence>(find(c"PMIx_Fence")?),
             get: std::mem::transmute::<*mut c_void, Get>(find(c"PMIx_Get")?),
+            error_string: std::mem::transmute::<*mut c_void, ErrorString>(find(
+                c"PMIx_Error_string",
+            )?),
         })
     }
 }
 
-fn check(what: &str, code: c_int) -> Result<(), ManagerError> {
-    if code == 0 { Ok(()) } else { Err(ManagerError(format!("{what} failed with code {code}"))) }
+impl Library {
+    /// Returns the error of a call that ended with this status, by the library's name for it.
+    fn check(&self, what: &str, code: c_int) -> Result<(), ManagerError> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: the function takes any number and returns null or a C string that is never freed.
+        let name = unsafe {
+            let name = (self.error_string)(code);
+            if name.is_null() { c"unknown" } else { CStr::from_ptr(name) }
+        };
+        Err(ManagerError(format!("{what} failed: {} ({code})", name.to_string_lossy())))
+    }
+}
+
+/// Adds the remedy to the error of PMIx_Init, whose usual status is PMIX_ERR_UNREACH (-25).
+fn no_server(ManagerError(error): ManagerError) -> ManagerError {
+    ManagerError(format!(
+        "{error}. The environment names a launcher with PMIx (PMIX_NAMESPACE), and its PMIx server \
+         cannot be reached: start the program by `srun --mpi=pmix`, `prterun` or Verbena's \
+         `mpiexec`, or remove PMIX_NAMESPACE from the environment to run it alone"
+    ))
 }
 
 fn c_string(text: &str) -> CString {
@@ -217,7 +246,8 @@ impl Client for Pmix {
         let mut value = Value { kind: STRING, data: Data { room: [0; 3] } };
         value.data.text = text.as_ptr();
         // SAFETY: all pointers outlive the call, which copies the value.
-        check("PMIx_Put", unsafe { (self.library.put)(GLOBAL, key.as_ptr(), &raw mut value) })
+        let code = unsafe { (self.library.put)(GLOBAL, key.as_ptr(), &raw mut value) };
+        self.library.check("PMIx_Put", code)
     }
 
     fn get(&mut self, key: &str, from: Option<u32>) -> Result<Option<String>, ManagerError> {
@@ -226,7 +256,7 @@ impl Client for Pmix {
 
     fn fence(&mut self) -> Result<(), ManagerError> {
         // SAFETY: the call takes no arguments.
-        check("PMIx_Commit", unsafe { (self.library.commit)() })?;
+        self.library.check("PMIx_Commit", unsafe { (self.library.commit)() })?;
         let mut info = Info {
             key: [0; 512],
             flags: 0,
@@ -238,7 +268,8 @@ impl Client for Pmix {
         }
         let job = Proc { namespace: self.own.namespace, rank: WILDCARD };
         // SAFETY: both structures outlive the call, and their numbers are right.
-        check("PMIx_Fence", unsafe { (self.library.fence)(&raw const job, 1, &raw const info, 1) })
+        let code = unsafe { (self.library.fence)(&raw const job, 1, &raw const info, 1) };
+        self.library.check("PMIx_Fence", code)
     }
 
     fn abort(&mut self, code: i32, message: &str) {
@@ -249,6 +280,33 @@ impl Client for Pmix {
 
     fn finalize(&mut self) -> Result<(), ManagerError> {
         // SAFETY: no infos are passed.
-        check("PMIx_Finalize", unsafe { (self.library.finalize)(std::ptr::null(), 0) })
+        let code = unsafe { (self.library.finalize)(std::ptr::null(), 0) };
+        self.library.check("PMIx_Finalize", code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn unreachable(_: *mut Proc, _: *mut Info, _: usize) -> c_int {
+        -25
+    }
+
+    extern "C" fn name(status: c_int) -> *const c_char {
+        if status == -25 { c"UNREACHABLE".as_ptr() } else { std::ptr::null() }
+    }
+
+    #[test]
+    fn a_status_has_its_name_and_that_of_a_missing_server_a_remedy() {
+        // Hosts without the library have nothing to call.
+        let Ok(mut library) = open() else { return };
+        (library.init, library.error_string) = (unreachable, name);
+        let why = join(library).err().unwrap().to_string();
+        assert!(why.starts_with("PMIx_Init failed: UNREACHABLE (-25). "), "{why}");
+        assert!(why.contains("PMIx server cannot be reached: start the program by `srun"), "{why}");
+        let why = library.check("PMIx_Put", -7).unwrap_err().to_string();
+        assert_eq!(why, "PMIx_Put failed: unknown (-7)");
+        assert_eq!(library.check("PMIx_Put", 0), Ok(()));
     }
 }
