@@ -35,6 +35,6 @@ pub use error::BootstrapError;
 pub use job::{Job, Store};
 pub use secret::{Secret, random};
 pub use status_entry::{
-    BlockedKind, BlockedOn, Meanwhile, RankState, Snapshot, StatusEntry, WORLD_CONTEXT,
+    BlockedKind, BlockedOn, CommName, Meanwhile, RankState, Snapshot, StatusEntry, WORLD_CONTEXT,
 };
 pub use status_page::{HostNotice, StatusPage, StatusReader};

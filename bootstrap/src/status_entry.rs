@@ -36,6 +36,7 @@ pub struct StatusEntry {
     meanwhile: AtomicU32,
     looked: AtomicU64,
     callbacks: AtomicU32,
+    comm_name: [AtomicU64; CommName::BYTES / 8],
 }
 
 const _: () = assert!(size_of::<StatusEntry>() == 128);
@@ -83,6 +84,8 @@ pub struct BlockedOn {
     pub context: u64,
     /// The number of ranks in the communicator.
     pub comm_size: u32,
+    /// The name that the program gave the communicator.
+    pub comm_name: CommName,
     /// The time since which the rank has made no progress, by
     /// [`crate::status_page::monotonic_nanos`]; never 0.
     pub since: u64,
@@ -91,6 +94,45 @@ pub struct BlockedOn {
     pub looked: u64,
     /// What may happen in the rank's process although it waits.
     pub meanwhile: Meanwhile,
+}
+
+/// The beginning of a communicator's name, and zeros; zeros alone without a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommName([u8; CommName::BYTES]);
+
+impl CommName {
+    const BYTES: usize = 24;
+
+    /// Returns the name; dots stand for the rest of a long one.
+    pub fn new(name: &str) -> CommName {
+        let mut bytes = [0; CommName::BYTES];
+        let dots = if name.len() > CommName::BYTES { "..." } else { "" };
+        let (name, _) = name.split_at(name.floor_char_boundary(CommName::BYTES - dots.len()));
+        let text = name.bytes().chain(dots.bytes());
+        bytes.iter_mut().zip(text).for_each(|(to, from)| *to = from);
+        CommName(bytes)
+    }
+
+    /// Returns the name in words that fit a line; `None` without one.
+    pub fn words(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.0);
+        match text.trim_end_matches('\0') {
+            "" => None,
+            name if name.starts_with("MPI_COMM_") => Some(name.escape_debug().to_string()),
+            name => Some(format!("communicator {name:?}")),
+        }
+    }
+
+    fn to_raw(self) -> [u64; CommName::BYTES / 8] {
+        std::array::from_fn(|word| {
+            u64::from_ne_bytes(std::array::from_fn(|i| self.0[8 * word + i]))
+        })
+    }
+
+    fn from_raw(raw: [u64; CommName::BYTES / 8]) -> CommName {
+        let words = raw.map(u64::to_ne_bytes);
+        CommName(std::array::from_fn(|at| words[at / 8][at % 8]))
+    }
 }
 
 /// What may happen in a rank's process while a call waits there. All false: nothing but this event
@@ -166,6 +208,7 @@ impl StatusEntry {
             meanwhile: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             callbacks: AtomicU32::new(0),
+            comm_name: [const { AtomicU64::new(0) }; CommName::BYTES / 8],
         }
     }
 
@@ -192,6 +235,9 @@ impl StatusEntry {
             meanwhile: u32_at(offset_of!(StatusEntry, meanwhile)).into(),
             looked: u64_at(offset_of!(StatusEntry, looked)).into(),
             callbacks: u32_at(offset_of!(StatusEntry, callbacks)).into(),
+            comm_name: std::array::from_fn(|word| {
+                u64_at(offset_of!(StatusEntry, comm_name) + 8 * word).into()
+            }),
         }
     }
 
@@ -261,6 +307,9 @@ impl StatusEntry {
         self.tag.store(blocked.tag.unwrap_or(i32::MIN), Relaxed);
         self.context.store(blocked.context, Relaxed);
         self.comm_size.store(blocked.comm_size, Relaxed);
+        for (to, word) in self.comm_name.iter().zip(blocked.comm_name.to_raw()) {
+            to.store(word, Relaxed);
+        }
         self.looked.store(blocked.looked, Relaxed);
         self.meanwhile.store(blocked.meanwhile.to_raw(), Relaxed);
         // Release: a reader of this time sees the fields above.
@@ -317,6 +366,7 @@ impl StatusEntry {
             tag: known(&self.tag),
             context: self.context.load(Relaxed),
             comm_size: self.comm_size.load(Relaxed),
+            comm_name: CommName::from_raw(self.comm_name.each_ref().map(|word| word.load(Relaxed))),
             looked: self.looked.load(Relaxed),
             meanwhile: Meanwhile::from_raw(self.meanwhile.load(Relaxed)),
         };
@@ -414,6 +464,19 @@ mod tests {
         assert_eq!(now(), 5);
         entry.leave();
         assert_eq!(now(), 0);
+    }
+
+    #[test]
+    fn names_of_communicators_are_cut_and_shown_on_one_line() {
+        let words = |name: &str| CommName::from_raw(CommName::new(name).to_raw()).words();
+        assert_eq!(words(""), None);
+        assert_eq!(words("MPI_COMM_SELF").as_deref(), Some("MPI_COMM_SELF"));
+        assert_eq!(words("row\n").as_deref(), Some("communicator \"row\\n\""));
+        let full = "a name of twenty-four ch";
+        assert_eq!(words(full), Some(format!("communicator \"{full}\"")));
+        let long = words("a name of twenty-five chs").unwrap();
+        assert_eq!(long, "communicator \"a name of twenty-five...\"");
+        assert_eq!(words(&"ä".repeat(13)), Some(format!("communicator \"{}...\"", "ä".repeat(10))));
     }
 
     #[test]

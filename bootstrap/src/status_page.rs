@@ -349,7 +349,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::status_entry::{BlockedKind, BlockedOn, Meanwhile, RankState, Snapshot};
+    use crate::status_entry::{BlockedKind, BlockedOn, CommName, Meanwhile, RankState, Snapshot};
 
     #[test]
     fn what_one_side_records_the_other_reads() {
@@ -361,8 +361,18 @@ mod tests {
         let kind = BlockedKind::Collective(3);
         let meanwhile = Meanwhile { other_work: true, ..Meanwhile::default() };
         let (context, comm_size, since, looked) = (4, 8, 1, 2);
-        let blocked =
-            BlockedOn { kind, peer, world_rank, tag, context, comm_size, since, looked, meanwhile };
+        let blocked = BlockedOn {
+            kind,
+            peer,
+            world_rank,
+            tag,
+            context,
+            comm_size,
+            comm_name: CommName::new("row"),
+            since,
+            looked,
+            meanwhile,
+        };
         let entry = rank.entry(2);
         entry.claim(99).unwrap();
         assert_eq!(entry.claim(100), Err(99));

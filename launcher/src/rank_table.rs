@@ -148,10 +148,13 @@ pub(crate) fn call_name(call: u32) -> Option<&'static str> {
 }
 
 fn waits_for(blocked: &BlockedOn) -> String {
-    let BlockedOn { kind, peer, world_rank, tag, context, comm_size, .. } = *blocked;
+    let BlockedOn { kind, peer, world_rank, tag, context, comm_size, comm_name, .. } = *blocked;
     let comm = match context {
         WORLD_CONTEXT => "MPI_COMM_WORLD".into(),
-        context => format!("communicator {context} ({})", count(comm_size as usize)),
+        context => {
+            let words = comm_name.words().unwrap_or_else(|| format!("communicator {context}"));
+            format!("{words} ({})", count(comm_size as usize))
+        }
     };
     let tagged = tag.map_or("any tag".into(), |tag| format!("tag {tag}"));
     let number = match tag.unwrap_or(0) {
@@ -198,6 +201,8 @@ fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bootstrap::CommName;
+
     use super::*;
 
     #[test]
@@ -227,6 +232,7 @@ mod tests {
             tag: None,
             context: 4,
             comm_size: 3,
+            comm_name: CommName::new("column"),
             since: monotonic_nanos(),
             ..BlockedOn::default()
         };
@@ -250,7 +256,7 @@ mod tests {
 4 ranks on vm, 0.0 s after the start
   rank    pid  state       call      waited  waits for
      0      9  not in MPI
-     1  12345  waiting     MPI_Recv   0.0 s  message from rank 0 (rank 1 there), any tag, communicator 4 (3 ranks)
+     1  12345  waiting     MPI_Recv   0.0 s  message from rank 0 (rank 1 there), any tag, communicator \"column\" (3 ranks)
      2  12345  signal 9
      3  12345  computing";
         assert_eq!(text, expected);

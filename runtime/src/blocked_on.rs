@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bootstrap::{BlockedKind, BlockedOn, Meanwhile, status_page::monotonic_nanos};
+use bootstrap::{BlockedKind, BlockedOn, CommName, Meanwhile, status_page::monotonic_nanos};
 use collectives::CollectiveId;
 use fabric::Peer;
 use progress::REPORT_AFTER;
@@ -230,6 +230,9 @@ impl Process {
             world_rank: peer.map(|peer| peer.0 as i32),
             context,
             comm_size: others.map_or(0, |others| others.size()),
+            comm_name: comm.map_or_else(CommName::default, |comm| {
+                CommName::new(&comm.name().to_string_lossy())
+            }),
             ..BlockedOn::default()
         }
     }

@@ -9,6 +9,7 @@ static void in_a_circle(void)
     MPI_Request request;
     MPI_Comm reversed;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+    MPI_Comm_set_name(reversed, "reversed");
     switch (rank) {
     case 0:
         MPI_Recv(&word, 1, MPI_INT, 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
