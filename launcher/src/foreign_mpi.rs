@@ -171,7 +171,7 @@ fn linked_library(section: &Section) -> Option<(String, String)> {
 
 fn section_file(section: &Section) -> Option<Vec<u8>> {
     let directory = section.directory.as_deref();
-    let file = program::find(&section.program, directory).ok()?;
+    let file = program::find(section).ok()?;
     let file = Path::new(directory.unwrap_or("")).join(OsStr::from_bytes(file.as_bytes()));
     std::fs::read(file).ok()
 }

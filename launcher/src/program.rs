@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
+use crate::settings::Section;
 use crate::spawn::{SpawnError, Step};
 
 /// The reason why a job cannot start. The exit code for a program is the shell's: 127 if none
@@ -20,9 +21,11 @@ pub struct CannotRun {
     pub code: u8,
 }
 
-/// Returns the file that `name` means: a path if it has a slash (relative to `directory`),
-/// otherwise the first executable of that name in PATH.
-pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun> {
+/// Returns the file that a section's program means: a path if it has a slash (relative to the
+/// section's directory), otherwise the first executable of that name in the section's folders, then
+/// in PATH.
+pub fn find(section: &Section) -> Result<CString, CannotRun> {
+    let (name, directory) = (section.program.as_os_str(), section.directory.as_deref());
     if let Some(directory) = directory {
         let is_folder = std::fs::metadata(directory).map(|metadata| metadata.is_dir());
         let why = is_folder.and_then(|is| if is { Ok(()) } else { Err(Errno::NOTDIR.into()) });
@@ -37,8 +40,11 @@ pub fn find(name: &OsStr, directory: Option<&str>) -> Result<CString, CannotRun>
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let candidates = std::env::split_paths(&path).map(|folder| folder.join(name));
-    match candidates.into_iter().find(|candidate| obstacle(candidate).is_none()) {
+    let own = section.path.iter().flat_map(std::env::split_paths);
+    // The program is executed in another directory.
+    let own = own.filter_map(|folder| std::path::absolute(folder.join(name)).ok());
+    let mut candidates = own.chain(std::env::split_paths(&path).map(|folder| folder.join(name)));
+    match candidates.find(|candidate| obstacle(candidate).is_none()) {
         Some(found) => Ok(c_string(&found)),
         None if Path::new(name).is_file() => Err(cannot_run(
             name,
@@ -105,7 +111,20 @@ mod tests {
     use super::*;
 
     fn find_text(name: &str, directory: Option<&str>) -> Result<CString, CannotRun> {
-        find(OsStr::new(name), directory)
+        let directory = directory.map(str::to_owned);
+        find(&Section { program: name.into(), directory, ..Section::default() })
+    }
+
+    #[test]
+    fn a_section_has_folders_of_its_own() {
+        let path = Some("/nowhere:/proc/self".to_owned());
+        let section = |program: &str| Section {
+            program: program.into(),
+            path: path.clone(),
+            ..Section::default()
+        };
+        assert_eq!(find(&section("exe")), Ok(c"/proc/self/exe".to_owned()));
+        assert!(find(&section("sh")).is_ok_and(|file| file.to_bytes().ends_with(b"bin/sh")));
     }
 
     #[test]

@@ -140,6 +140,8 @@ pub struct Section {
     pub directory: Option<String>,
     /// Their hosts, if not those of the job.
     #[serde(skip)]
+    /// Folders in which the program is looked for before PATH, with colons between.
+    pub path: Option<String>,
     pub hosts: Vec<Host>,
     /// The slots of each host, if not those of the job.
     #[serde(skip)]

@@ -129,10 +129,7 @@ fn try_prepare<'a>(
     children: usize,
     is_framed: bool,
 ) -> Result<Prepared<'a>, CannotRun> {
-    let files = settings
-        .sections
-        .iter()
-        .map(|section| program::find(&section.program, section.directory.as_deref()));
+    let files = settings.sections.iter().map(program::find);
     let files: Vec<CString> = files.collect::<Result<_, _>>()?;
     let local_size = settings.total_ranks();
     let output_files = settings.output.files(local_size);
