@@ -16,11 +16,13 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::process_manager::ManagerError;
+use crate::service_names::{NameAnswer, NameRequest};
+use crate::spawning::{SpawnAnswer, SpawnRequest};
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The oldest version that both sides still speak.
-pub const OLDEST: u32 = 1;
+pub const OLDEST: u32 = 2;
 /// The largest message, in bytes without its length.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// The longest key of the job's store, in bytes.
@@ -64,6 +66,10 @@ pub enum ToLauncher {
     },
     /// Lines of `--explain`, topic and text: the transports of this rank's messages.
     Explained(Vec<(String, String)>),
+    /// About the name of a service.
+    Name(NameRequest),
+    /// Start further processes.
+    Spawn(SpawnRequest),
 }
 
 /// A message of the launcher.
@@ -91,6 +97,10 @@ pub enum ToRank {
         /// How, in words that follow the rank: "was killed by signal 9 (Killed)".
         why: String,
     },
+    /// The answer to `Name`.
+    Name(NameAnswer),
+    /// The answer to `Spawn`.
+    Spawn(SpawnAnswer),
 }
 
 /// Bytes that are not a message of this protocol.
@@ -297,13 +307,49 @@ impl Control {
 
     /// Requests a value and waits until some rank has put it.
     pub fn get(&self, key: &str) -> Result<Vec<u8>, ControlError> {
+        check_size(key, &[])?;
+        self.ask(&ToLauncher::Get { key: key.to_owned() }, |message| match message {
+            ToRank::Value { key: answered, value } if answered == key => Ok(value),
+            other => Err(other),
+        })
+    }
+
+    /// Sends a request about the name of a service, and waits for the answer.
+    pub fn ask_name(&self, request: NameRequest) -> Result<NameAnswer, ControlError> {
+        self.ask(&ToLauncher::Name(request), |message| match message {
+            ToRank::Name(answer) => Ok(answer),
+            other => Err(other),
+        })
+    }
+
+    /// Requests further processes, and waits until they are started. A request that is too long for
+    /// a message is refused.
+    pub fn ask_spawn(&self, request: SpawnRequest) -> Result<SpawnAnswer, ControlError> {
+        let request = ToLauncher::Spawn(request);
+        if encode_limited(&request, MAX_MESSAGE).is_err() {
+            let text = format!("program and arguments are longer than {MAX_MESSAGE} bytes");
+            return Ok(SpawnAnswer::Refused(text));
+        }
+        self.ask(&request, |message| match message {
+            ToRank::Spawn(answer) => Ok(answer),
+            other => Err(other),
+        })
+    }
+
+    /// Sends a request and waits for its answer: the message of which `take` makes one. Other
+    /// messages stay for [`Control::try_receive`].
+    fn ask<T>(
+        &self,
+        request: &ToLauncher,
+        take: impl Fn(ToRank) -> Result<T, ToRank>,
+    ) -> Result<T, ControlError> {
         // Held from request to answer: no other thread may take the answer.
         let mut inbox = self.inbox();
-        self.request(key)?;
+        self.send(request)?;
         loop {
-            match inbox.next(&self.socket, RecvFlags::empty())? {
-                ToRank::Value { key: answered, value } if answered == key => return Ok(value),
-                _ => {}
+            match take(inbox.read(&self.socket, RecvFlags::empty())?) {
+                Ok(answer) => return Ok(answer),
+                Err(other) => inbox.others.push_back(other),
             }
         }
     }
@@ -468,6 +514,28 @@ mod tests {
         say(&failed(2));
         assert_eq!(control.try_receive(), Ok(None));
         assert_eq!(control.take_failures(), [(2, "left".to_owned())]);
+    }
+
+    #[test]
+    fn what_comes_before_an_answer_is_kept() {
+        let (ours, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let control = Control::new(ours);
+        let value = |key: &str| ToRank::Value { key: key.into(), value: vec![1] };
+        let messages = [value("a"), ToRank::Name(NameAnswer::Taken), value("b")];
+        for message in &messages {
+            send(&theirs, &encode(message), SendFlags::empty()).unwrap();
+        }
+        let request = NameRequest::Publish { name: b"x".to_vec(), value: b"y".to_vec() };
+        assert_eq!(control.ask_name(request), Ok(NameAnswer::Taken));
+        assert_eq!(control.get("b"), Ok(vec![1]));
+        assert_eq!(control.try_receive(), Ok(Some(value("a"))));
+        assert_eq!(control.try_receive(), Ok(None));
     }
 
     #[test]

@@ -10,6 +10,8 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
+use crate::spawning::MAX_PROCESSES;
+
 /// The variable that the library reads.
 pub const VARIABLE: &str = "VERBENA_BOOTSTRAP";
 
@@ -36,6 +38,10 @@ pub struct RankParams {
     pub job: u64,
     /// The number of the rank's program on the command line of the launcher, if it tells.
     pub appnum: Option<u32>,
+    /// The process number of rank 0, see [`crate::spawning`].
+    pub first: u32,
+    /// The process that has spawned the job; `None` if the user has started it.
+    pub parent: Option<u32>,
 }
 
 /// The reason why the variable cannot be used.
@@ -72,6 +78,7 @@ impl RankParams {
         let number = |name| find(name)?.parse::<u32>().map_err(|_| ParamError::Parameter(name));
         let descriptor =
             |name| find(name)?.parse::<RawFd>().map_err(|_| ParamError::Parameter(name));
+        let optional = |name| find(name).is_ok().then(|| number(name)).transpose();
         let params = RankParams {
             rank: number("rank")?,
             size: number("size")?,
@@ -83,9 +90,12 @@ impl RankParams {
             launcher: number("launcher")?,
             job: u64::from_str_radix(find("job")?, 16).map_err(|_| ParamError::Parameter("job"))?,
             // Missing where the launcher is older.
-            appnum: find("appnum").is_ok().then(|| number("appnum")).transpose()?,
+            appnum: optional("appnum")?,
+            first: optional("first")?.unwrap_or(0),
+            parent: optional("parent")?,
         };
         let is_consistent = params.rank < params.size
+            && params.first.checked_add(params.size).is_some_and(|end| end <= MAX_PROCESSES)
             && params.local_rank < params.local_size
             && params.local_size <= params.size;
         if is_consistent { Ok(params) } else { Err(ParamError::Contradiction) }
@@ -105,6 +115,8 @@ impl fmt::Display for RankParams {
             launcher,
             job,
             appnum,
+            first,
+            parent,
         } = self;
         write!(f, "v1 rank={rank} size={size} local_rank={local_rank} local_size={local_size} ")?;
         write!(
@@ -112,7 +124,11 @@ impl fmt::Display for RankParams {
             "processors={processors} control={control} board={status_page} launcher={launcher} \
              job={job:x}"
         )?;
-        appnum.map_or(Ok(()), |appnum| write!(f, " appnum={appnum}"))
+        appnum.map_or(Ok(()), |appnum| write!(f, " appnum={appnum}"))?;
+        if *first > 0 {
+            write!(f, " first={first}")?;
+        }
+        parent.map_or(Ok(()), |parent| write!(f, " parent={parent}"))
     }
 }
 
@@ -133,13 +149,15 @@ mod tests {
         launcher: 77,
         job: u64::MAX,
         appnum: Some(3),
+        first: 5,
+        parent: Some(4),
     };
 
     #[test]
     fn parameters_survive_the_environment() {
         assert_eq!(RankParams::parse(&PARAMS.to_string()), Ok(PARAMS));
         assert_eq!(RankParams::parse(&format!("{PARAMS} colour=blue ready")), Ok(PARAMS));
-        let unknown = RankParams { appnum: None, ..PARAMS };
+        let unknown = RankParams { appnum: None, first: 0, parent: None, ..PARAMS };
         assert_eq!(RankParams::parse(&unknown.to_string()), Ok(unknown));
     }
 
@@ -156,7 +174,7 @@ mod tests {
         #[test]
         fn any_text_is_parameters_or_an_error(
             text in "v1( (rank|size|local_(rank|size)|processors|control|board|launcher|job\
-                     |appnum)=[0-9a-f-]{0,12}){0,11}|\\PC*",
+                     |appnum|first|parent)=[0-9a-f-]{0,12}){0,13}|\\PC*",
         ) {
             if let Ok(params) = RankParams::parse(&text) {
                 prop_assert!(params.rank < params.size && params.local_rank < params.local_size);

@@ -13,6 +13,7 @@
 //! Afterwards the descriptors are close-on-exec, so that children cannot disturb the job. The
 //! environment is not changed, which would be unsafe while other threads read it.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -27,6 +28,7 @@ use crate::error::BootstrapError;
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
+use crate::service_names::{NameAnswer, NameRequest};
 use crate::status_entry::{RankState, StatusEntry};
 use crate::status_page::{AttachError, StatusPage};
 use crate::versions::PEERS;
@@ -35,8 +37,13 @@ use crate::{inherited_fd, leave, other_launchers};
 /// This process's place in its job, and its connection to the launcher.
 #[derive(Debug)]
 pub struct Job {
-    /// The rank in MPI_COMM_WORLD.
-    pub rank: u32,
+    /// The number of this process, see [`crate::spawning`]: its rank in MPI_COMM_WORLD, unless the
+    /// job was spawned.
+    pub number: u32,
+    /// The process number of rank 0 of MPI_COMM_WORLD.
+    pub first: u32,
+    /// The process that has spawned the job.
+    pub parent: Option<u32>,
     /// The size of MPI_COMM_WORLD.
     pub size: u32,
     /// The rank among the ranks of this host.
@@ -48,7 +55,7 @@ pub struct Job {
     /// The number of this rank's program on the command line, the attribute MPI_APPNUM; `None` if
     /// no launcher tells it.
     pub appnum: Option<u32>,
-    /// The ranks of this host in MPI_COMM_WORLD, in rising order.
+    /// The process numbers of the ranks of this host, in rising order.
     pub(crate) local: Vec<u32>,
     pub(crate) id: u64,
     pub(crate) status_page: StatusPage,
@@ -123,7 +130,9 @@ impl Job {
         status_page.entry(0).set_state(RankState::Running);
         let secret = Secret::random()?;
         Ok(Job {
-            rank: 0,
+            number: 0,
+            first: 0,
+            parent: None,
             size: 1,
             local_rank: 0,
             local_size: 1,
@@ -143,7 +152,9 @@ impl Job {
         let Direct { local, local_rank, processors, id, secret, status_page } =
             direct::join(&manager)?;
         Ok(Job {
-            rank: manager.rank(),
+            number: manager.rank(),
+            first: 0,
+            parent: None,
             size: manager.size(),
             local_rank,
             local_size: local.len() as u32,
@@ -184,14 +195,17 @@ impl Job {
         entry.set_state(RankState::Running);
         control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
         let RankParams { rank, size, local_rank, local_size, processors, appnum, .. } = *params;
+        let number = params.first + rank;
         Ok(Some(Job {
-            rank,
+            number,
+            first: params.first,
+            parent: params.parent,
             size,
             local_rank,
             local_size,
             processors,
             appnum,
-            local: (rank - local_rank..rank - local_rank + local_size).collect(),
+            local: (number - local_rank..number - local_rank + local_size).collect(),
             id: status_page.job(),
             status_page,
             link: Link::Launcher(Arc::new(control)),
@@ -202,16 +216,26 @@ impl Job {
         }))
     }
 
-    /// Returns the ranks of this host in MPI_COMM_WORLD, in rising order. They are consecutive if
-    /// our launcher started them.
-    pub fn local_ranks(&self) -> &[u32] {
+    /// Returns the rank in MPI_COMM_WORLD.
+    pub fn rank(&self) -> u32 {
+        self.number - self.first
+    }
+
+    /// Returns the process numbers of all ranks of MPI_COMM_WORLD.
+    pub fn world(&self) -> Range<u32> {
+        self.first..self.first + self.size
+    }
+
+    /// Returns the process numbers of the ranks of this host, in rising order. They are consecutive
+    /// if our launcher started them.
+    pub fn local_numbers(&self) -> &[u32] {
         &self.local
     }
 
-    /// Returns what is not 0 once the process of a rank has ended; `None` if the rank is not on
-    /// this host. Only `mpiexec` says so: another launcher ends the job.
-    pub fn ended(&self, rank: u32) -> Option<&'static AtomicU32> {
-        let local = self.local.binary_search(&rank).ok()?;
+    /// Returns what is not 0 once a process has ended; `None` if it is not on this host. Only
+    /// `mpiexec` says so: another launcher ends the job.
+    pub fn ended(&self, number: u32) -> Option<&'static AtomicU32> {
+        let local = self.local.binary_search(&number).ok()?;
         Some(self.status_page.entry(local as u32).ended())
     }
 
@@ -233,8 +257,8 @@ impl Job {
         }
     }
 
-    /// Returns the place of each rank of this host, in the order of [`Job::local_ranks`]; empty if
-    /// the launcher does not bind them, or another one has started them.
+    /// Returns the place of each rank of this host, in the order of [`Job::local_numbers`]; empty
+    /// if the launcher does not bind them, or another one has started them.
     pub fn places(&self) -> Vec<Place> {
         let Link::Launcher(_) = &self.link else { return Vec::new() };
         let text = std::env::var(PLACES_VARIABLE).unwrap_or_default();
@@ -317,6 +341,12 @@ impl Job {
                 value.ok_or_else(|| ControlError::Manager(missing()))
             }
         }
+    }
+
+    /// Sends a request about the name of a service to our launcher, and waits for the answer.
+    /// `None` without our launcher.
+    pub fn ask_name(&self, request: NameRequest) -> Option<Result<NameAnswer, ControlError>> {
+        self.control().map(|control| control.ask_name(request))
     }
 
     /// Makes what was put visible to all ranks: collective with a process manager, nothing with our

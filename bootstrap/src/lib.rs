@@ -26,6 +26,8 @@ mod leave;
 mod other_launchers;
 pub mod process_manager;
 mod secret;
+pub mod service_names;
+pub mod spawning;
 pub mod status_entry;
 pub mod status_page;
 pub mod store_key;

@@ -7,6 +7,7 @@
 //! ([`Planner::set_locations`]). Calls with other lists than one of counts are planned anew each
 //! time: reading the lists costs as much.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fabric::{Peer, PeerFailed};
@@ -52,6 +53,10 @@ pub struct Planner {
     failed: Vec<PeerFailed>,
 }
 
+/// Stands for a table where members are of several jobs: none of them knows where all are, and what
+/// they share.
+const SEVERAL_JOBS: u32 = u32::MAX;
+
 /// A call that was planned.
 struct CacheEntry {
     key: CacheKey,
@@ -68,7 +73,11 @@ struct Topologies {
     tables: Vec<Topology>,
     /// How many communicators have each table.
     users: Vec<u32>,
-    /// The location of each rank of MPI_COMM_WORLD; empty where nothing is known.
+    /// The processes of MPI_COMM_WORLD.
+    numbers: Range<u32>,
+    /// There may be communicators with members of other jobs.
+    meets_other_jobs: bool,
+    /// The location of each of them; empty where nothing is known.
     world: Vec<RankLocation>,
     /// The table of each communicator that has one, by context id.
     of_comm: HashMap<u64, u32, FxBuildHasher>,
@@ -96,19 +105,27 @@ impl Topologies {
 
     /// Forgets the table of a communicator.
     fn forget(&mut self, context: u64) {
-        if let Some(table) = self.of_comm.remove(&context) {
+        let table = self.of_comm.remove(&context);
+        if let Some(table) = table.filter(|table| *table != SEVERAL_JOBS) {
             self.users[table as usize - 1] -= 1;
         }
     }
 
+    /// Returns the location of a process; `None` if none is known, or it is of another job.
+    fn location(&self, peer: Peer) -> Option<RankLocation> {
+        let rank = peer.0.checked_sub(self.numbers.start)?;
+        self.world.get(rank as usize).copied()
+    }
+
     fn of(&self, comm: &Comm) -> u32 {
-        self.of_comm.get(&comm.context()).copied().filter(|_| !comm.is_inter()).unwrap_or(0)
+        let table = self.of_comm.get(&comm.context()).copied();
+        table.filter(|table| *table == SEVERAL_JOBS || !comm.is_inter()).unwrap_or(0)
     }
 
     fn position(&self, rank: u32, size: u32, table: u32) -> Position<'_> {
-        match table.checked_sub(1) {
-            Some(index) => Position::in_topology(rank, &self.tables[index as usize]),
-            None => Position::new(rank, size),
+        match table {
+            0 | SEVERAL_JOBS => Position::new(rank, size),
+            table => Position::in_topology(rank, &self.tables[table as usize - 1]),
         }
     }
 }
@@ -168,9 +185,10 @@ impl Planner {
         self.of_rules.iter().position(|(of, _)| **of == *text).map_or(0, |at| at as u32 + 1)
     }
 
-    fn selection(&self, rules: u32) -> &Selection {
+    fn selection(&self, rules: u32, topology: u32) -> &Selection {
         let own = rules.checked_sub(1).map(|at| &self.of_rules[at as usize].1);
-        own.unwrap_or(&self.selection)
+        let selection = own.unwrap_or(&self.selection);
+        if topology == SEVERAL_JOBS { selection.of_several_jobs() } else { selection }
     }
 
     /// Sets the locations of the ranks of an intracommunicator. All ranks must pass the same table,
@@ -188,11 +206,17 @@ impl Planner {
         }
     }
 
-    /// Sets the location of each rank of MPI_COMM_WORLD. Switches and hosts must be the same on all
-    /// ranks of the job, parts of a host on the ranks of that host. The tables of communicators
-    /// without locations are made from it, when they are first needed.
-    pub fn set_world_locations(&mut self, locations: Vec<RankLocation>) {
+    /// Sets the processes of MPI_COMM_WORLD and the location of each of them. Switches and hosts
+    /// must be the same on all ranks of the job, parts of a host on the ranks of that host. The
+    /// tables of communicators without locations are made from it, when they are first needed.
+    pub fn set_world(&mut self, numbers: Range<u32>, locations: Vec<RankLocation>) {
+        self.topologies.numbers = numbers;
         self.topologies.world = locations;
+    }
+
+    /// Takes note that communicators may have members of other jobs.
+    pub fn meet_other_jobs(&mut self) {
+        self.topologies.meets_other_jobs = true;
     }
 
     /// Describes which algorithms collectives on MPI_COMM_WORLD take, for each operation that has
@@ -213,7 +237,7 @@ impl Planner {
 
     /// Returns the location of a process of MPI_COMM_WORLD; `None` if none is known.
     pub fn world_location_of(&self, peer: Peer) -> Option<RankLocation> {
-        self.topologies.world.get(peer.0 as usize).copied()
+        self.topologies.location(peer)
     }
 
     /// Returns the switch and the host of a process of MPI_COMM_WORLD; `None` in a job on one host.
@@ -224,13 +248,18 @@ impl Planner {
 
     /// Makes the table of a communicator from the locations of its processes, unless it has one.
     fn locate(&mut self, comm: &Comm) {
-        let Topologies { world, of_comm, .. } = &self.topologies;
-        if world.is_empty() || comm.is_inter() || of_comm.contains_key(&comm.context()) {
+        let Topologies { world, numbers, meets_other_jobs, of_comm, .. } = &self.topologies;
+        if of_comm.contains_key(&comm.context()) {
             return;
         }
-        let of = |peer: Peer| world.get(peer.0 as usize).copied().unwrap_or_default();
-        let locations: Vec<RankLocation> = comm.group().iter().map(of).collect();
-        self.set_topology(comm, Topology::new(&locations));
+        let mut members = comm.group().iter().chain(comm.peers().iter());
+        if *meets_other_jobs && members.any(|peer| !numbers.contains(&peer.0)) {
+            self.topologies.of_comm.insert(comm.context(), SEVERAL_JOBS);
+        } else if !world.is_empty() && !comm.is_inter() {
+            let location = |peer| self.topologies.location(peer).unwrap_or_default();
+            let locations: Vec<RankLocation> = comm.group().iter().map(location).collect();
+            self.set_topology(comm, Topology::new(&locations));
+        }
     }
 
     /// This rank's position in a communicator, with what is known of the machine.
@@ -358,7 +387,8 @@ impl Planner {
         let mut call = Call::new(operation, comm)?;
         self.locate(comm);
         call.key.rules = self.rules_of(comm.coll_rules());
-        let selection = self.selection(call.key.rules);
+        call.key.topology = self.topologies.of(comm);
+        let selection = self.selection(call.key.rules, call.key.topology);
         let position = self.position(comm);
         let may_use = selection.may_use_segment(operation.kind(), position);
         let members = position.host_members().cloned();
@@ -371,7 +401,6 @@ impl Planner {
             .filter(|_| may_use && segment_use != SegmentUse::Nothing)
             .map(|segment| SharedSegment { segment: segment.clone(), members });
         call.key.segment = if segment.is_some() { segment_use } else { SegmentUse::Nothing };
-        call.key.topology = self.topologies.of(comm);
         let bytes = call.block_bytes()?;
         let schedule = match call.lists {
             _ if matches!(operation, Operation::Absent { .. }) => Arc::default(),
@@ -402,7 +431,7 @@ impl Planner {
 
     fn write(&self, args: &CollArgs, key: &ScheduleKey) -> Schedule {
         let position = self.topologies.position(key.rank, key.size, key.topology);
-        let selection = self.selection(key.rules);
+        let selection = self.selection(key.rules, key.topology);
         match (key.kind, key.remote) {
             (_, 0) => selection.schedule(args, position, key.segment),
             (ALLREDUCE_OF_BOTH, _) => selection.schedule_of_both(args, position),
@@ -459,6 +488,39 @@ mod tests {
         }
         assert_eq!(planner.topologies.tables.len(), KEPT_TABLES);
         assert!(planner.schedules.len() < KEPT_TABLES);
+    }
+
+    #[test]
+    fn jobs_with_different_machines_take_the_same_algorithms_together() {
+        let mut planner = Planner::new(&Thresholds::default());
+        planner.set_world(5..8, (0..3).map(RankLocation::on_host).collect());
+        planner.meet_other_jobs();
+        let hosts = |planner: &mut Planner, context, numbers: &[u32]| {
+            let group: Group = numbers.iter().copied().map(Peer).collect();
+            let comm = Comm::new("", context, 0, group);
+            planner.plan(&Operation::Barrier, &comm).unwrap();
+            planner.position(&comm).hosts()
+        };
+        assert_eq!(planner.world_location_of(Peer(6)), Some(RankLocation::on_host(1)));
+        assert_eq!([4, 8].map(|number| planner.world_location_of(Peer(number))), [None; 2]);
+        assert_eq!(hosts(&mut planner, 1, &[5, 6, 7]), 3);
+        for (context, numbers) in [(2, [0, 5, 6]), (3, [5, 6, 9])] {
+            assert_eq!(hosts(&mut planner, context, &numbers), 1, "{numbers:?}");
+        }
+        // Some share processors on one host, others have several hosts, one is alone.
+        let crowded = Thresholds { oversubscribed_max: Some(4096), ..Thresholds::default() };
+        let flags = Thresholds { shm_max: Some(4096), ..Thresholds::default() };
+        let of_host = Some(crate::HostSegment::Counter { max: 4096 });
+        let hosts = Thresholds { host_segment: of_host, ..Thresholds::default() };
+        let group: Group = [0, 1, 2, 5, 6, 7, 9].into_iter().map(Peer).collect();
+        let comm = Comm::new("", 4, 2, group);
+        let steps = [Thresholds::default(), crowded, flags, hosts].map(|thresholds| {
+            let mut planner = Planner::new(&thresholds);
+            planner.set_world(1..3, Vec::new());
+            planner.meet_other_jobs();
+            planner.plan(&Operation::Barrier, &comm).unwrap().schedule().messages().to_vec()
+        });
+        assert!(steps.iter().all(|messages| *messages == steps[0]));
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct Selection {
     limits: Limits,
     /// For communicators on this host alone, in a job over several hosts; `None`: no other rules.
     one_host: Option<Box<Selection>>,
+    /// For communicators with members of several jobs; `None`: no other rules.
+    several_jobs: Option<Box<Selection>>,
 }
 
 impl Selection {
@@ -109,6 +111,7 @@ impl Selection {
             host_segment,
             limits,
             one_host: t.of_one_host().map(|t| Box::new(Selection::new(&t))),
+            several_jobs: t.of_several_jobs().map(|t| Box::new(Selection::new(&t))),
         }
     }
 
@@ -119,8 +122,8 @@ impl Selection {
 
     /// Puts rules before all others, in their order.
     pub fn prefer_all(&mut self, rules: Vec<Rule>) {
-        if let Some(one_host) = &mut self.one_host {
-            one_host.prefer_all(rules.clone());
+        for other in [&mut self.one_host, &mut self.several_jobs].into_iter().flatten() {
+            other.prefer_all(rules.clone());
         }
         self.rules.splice(0..0, rules);
     }
@@ -219,6 +222,11 @@ impl Selection {
             _ => 1,
         };
         self.oversubscribed_max.saturating_mul(times)
+    }
+
+    /// The selection for communicators with members of several jobs.
+    pub(crate) fn of_several_jobs(&self) -> &Selection {
+        self.several_jobs.as_deref().unwrap_or(self)
     }
 
     /// The selection for a communicator: that of one host where all its ranks are on one.

@@ -105,6 +105,19 @@ impl Thresholds {
         };
         Some(Thresholds { oversubscribed_max, shm_max, host_segment: None, ..*self })
     }
+
+    /// Returns those of communicators with members of several jobs, which do not have the same
+    /// segments. `None`: the same.
+    pub(crate) fn of_several_jobs(&self) -> Option<Thresholds> {
+        let same = Thresholds {
+            oversubscribed_max: None,
+            shm_max: None,
+            host_segment: None,
+            shm: false,
+            ..*self
+        };
+        (same != *self).then_some(same)
+    }
 }
 
 impl Default for Thresholds {

@@ -2,9 +2,10 @@
 //!
 //! States ([`Transports`]): a process alone in its job has no transport. In a job on one host it
 //! has the intra-host transport. Over several hosts it has an inter-host transport, and the
-//! intra-host one if its host has other ranks. The state never changes. An enum, not `dyn`: the hot
-//! path costs one predictable branch, and the multi-host path is out of line. Towards protocols the
-//! endpoint is a [`Transport`] itself, so that a protocol runs on a single device in tests.
+//! intra-host one if its host has other ranks. Only [`Endpoint::add_inter`] changes the state, when
+//! processes of other jobs are met. An enum, not `dyn`: the hot path costs one predictable branch,
+//! and the multi-host path is out of line. Towards protocols the endpoint is a [`Transport`] itself,
+//! so that a protocol runs on a single device in tests.
 
 pub mod inter;
 mod multi_host;
@@ -76,6 +77,22 @@ impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
     ) -> Self {
         let multi_host = MultiHost::new(local_ranks.into(), intra, inter);
         Endpoint { transports: Transports::MultiHost(Box::new(multi_host)) }
+    }
+
+    /// Adds the inter-host transport of a job that has had none, to reach processes of other jobs.
+    /// `local_ranks` are the processes of this job on this host.
+    pub fn add_inter(&mut self, local_ranks: impl Into<LocalRanks>, inter: Inter) {
+        let intra = match std::mem::replace(&mut self.transports, Transports::None) {
+            Transports::None => None,
+            Transports::Intra(intra) => Some(intra),
+            Transports::MultiHost(before) => {
+                debug_assert!(false, "the job has an inter-host transport");
+                self.transports = Transports::MultiHost(before);
+                return;
+            }
+        };
+        let multi_host = MultiHost::new(local_ranks.into(), intra, inter);
+        self.transports = Transports::MultiHost(Box::new(multi_host));
     }
 
     /// Returns the transport to ranks of this host, if there is one.

@@ -6,6 +6,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use bootstrap::calls::Call;
+use bootstrap::spawning::{SpawnAnswer, SpawnRequest, SpawnSection};
 use bootstrap::status_page::monotonic_nanos;
 use bootstrap::{BlockedKind, BlockedOn, Job, RankState, WORLD_CONTEXT};
 
@@ -28,7 +29,7 @@ fn main() {
                 exit(9)
             });
             let joined = joined.unwrap_or_else(|| Job::singleton().unwrap());
-            number = joined.rank;
+            number = joined.rank();
             job = Some(joined);
         } else {
             act(verb, value, job.as_ref());
@@ -60,6 +61,28 @@ fn blocked(value: &str, comm_size: u32) -> BlockedOn {
         }
     }
     blocked
+}
+
+/// Spawns `N[@HOST];PROGRAM[;ARGUMENT]...`: `self` is this program, and `|` stands for a semicolon.
+fn spawn(value: &str, job: &Job) {
+    let mut words = value.split(';');
+    let count = words.next().unwrap();
+    let (count, host) = count.split_once('@').map_or((count, None), |(n, host)| (n, Some(host)));
+    let program = match words.next().unwrap() {
+        "self" => std::env::current_exe().unwrap().into(),
+        program => program.into(),
+    };
+    let section = SpawnSection {
+        program,
+        arguments: words.map(|word| word.replace('|', ";").into()).collect(),
+        processes: count.parse().unwrap(),
+        hosts: host.map(str::to_owned),
+        ..SpawnSection::default()
+    };
+    match job.control().unwrap().ask_spawn(SpawnRequest { sections: vec![section] }).unwrap() {
+        SpawnAnswer::Started { first } => println!("spawned from {first}"),
+        SpawnAnswer::Refused(why) => println!("refused: {why}"),
+    }
 }
 
 fn act(verb: &str, value: &str, job: Option<&Job>) {
@@ -94,13 +117,21 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         }
         "put" => mpi().put("key", value.as_bytes()).unwrap(),
         "value" => println!("{}", String::from_utf8_lossy(&mpi().get("key").unwrap())),
+        "spawn" => spawn(value, mpi()),
+        "put_own" => mpi().put(&format!("own/{}", mpi().number), value.as_bytes()).unwrap(),
+        "value_of" => {
+            println!("{}", String::from_utf8_lossy(&mpi().get(&format!("own/{value}")).unwrap()))
+        }
+        "numbers" => {
+            println!("{} of {:?}, parent {:?}", mpi().number, mpi().world(), mpi().parent)
+        }
         "who" => println!(
             "{} of {} running={}",
-            mpi().rank,
+            mpi().rank(),
             mpi().size,
             mpi().status_entry().state() == RankState::Running
         ),
-        "appnum" => println!("{} has appnum {:?}", mpi().rank, mpi().appnum),
+        "appnum" => println!("{} has appnum {:?}", mpi().rank(), mpi().appnum),
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
         // A second thread, which does nothing for these seconds.

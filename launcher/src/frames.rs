@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 use bootstrap::Snapshot;
 use bootstrap::control::{self, Decoder, Malformed, encode_limited};
+use bootstrap::spawning::SpawnRequest;
 use serde::{Deserialize, Serialize};
 
 use crate::absent_ranks::Waiter;
@@ -34,7 +35,7 @@ use crate::tree::Tree;
 use crate::tree::store::StoreMessage;
 
 /// The version of these messages.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -145,6 +146,15 @@ pub enum FromHost {
     ForeignMpi(PathBuf),
     /// All ranks have taken the input.
     InputTaken,
+    /// A rank requests further processes.
+    Spawn {
+        /// Its process number.
+        asker: u32,
+        /// The request.
+        request: SpawnRequest,
+    },
+    /// All ranks of a host were started: their number. In a spawned job alone.
+    Started(u32),
     /// Ranks cannot be started; the exit code for it.
     Failed(u8),
     /// No process is left, and all output was sent.

@@ -9,13 +9,15 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::host_list::expand;
 
 /// The largest number of slots of a host.
 pub const MAX_SLOTS: u32 = 65_536;
 
 /// A host as the user named it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// The name, for the agent and in messages.
     pub name: String,

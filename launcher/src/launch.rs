@@ -11,6 +11,8 @@ use crate::allocation::SRUN;
 use crate::dial_in::gather::{Arrival, gather};
 use crate::dial_in::token;
 use crate::explain::Explanations;
+use crate::nested::jobs::NestedJobs;
+use crate::nested::links::JobLinks;
 use crate::outcome_report::OutcomeReport;
 use crate::program::CannotRun;
 use crate::settings::{EXIT_USAGE, OnFailure, Settings};
@@ -39,10 +41,23 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     let explanations = Explanations::new(share.size, explain);
     let tree_width = tree_width(&knobs, &settings);
     let settings = &Settings { explain, tree_width, ..settings };
+    let jobs = JobLinks::Outermost(Box::new(NestedJobs::new(settings, &share)));
+    run_ranks(settings, &share, explanations, arrived, jobs)
+}
+
+/// Runs the ranks of a job, which are dealt to its hosts, to their end. `arrived`: the hosts that
+/// have dialed in. Returns the exit code.
+pub(crate) fn run_ranks(
+    settings: &Settings,
+    share: &Share,
+    explanations: Explanations,
+    arrived: Vec<Arrival>,
+    jobs: JobLinks,
+) -> Result<u8, CannotRun> {
     if settings.hosts.is_empty() {
-        job::run(settings, &share, explanations)
+        job::run(settings, share, explanations, jobs)
     } else {
-        multi_host::run(settings, &share, explanations, arrived)
+        multi_host::run(settings, share, explanations, arrived, jobs)
     }
 }
 

@@ -13,6 +13,9 @@
 //! and sends events to `mpiexec` as [`frames`], along a [`tree`] of daemons. Hosts come from the
 //! command line ([`hosts`]) or from a resource manager ([`allocation`]), or dial in ([`dial_in`]).
 //!
+//! A job that a rank spawns is run by an `mpiexec` of its own ([`spawned`]), a child of the user's;
+//! the two exchange the messages of `nested`.
+//!
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
 //! needs a name or a writable folder, and nothing but [`dial_in`] a network.
 
@@ -40,6 +43,7 @@ pub mod launch;
 pub mod lost_host;
 pub mod memory_limit;
 mod multi_host;
+mod nested;
 pub mod options;
 mod outcome;
 mod outcome_report;
@@ -59,6 +63,7 @@ pub mod settings;
 pub mod share;
 pub mod signals;
 pub mod spawn;
+pub mod spawned;
 mod stall;
 pub mod start;
 pub mod stdout;

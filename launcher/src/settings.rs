@@ -112,15 +112,17 @@ pub struct Dealing {
 }
 
 /// The form of the ranks' output. Only `mpiexec` needs it, which assembles the lines of all hosts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputOptions {
-    /// Each line begins with its rank.
+    /// Each line begins with the number of its process: the rank, unless the job was spawned.
     pub tag: bool,
     /// Each line begins with the time at which `mpiexec` got it.
     pub timestamps: bool,
-    /// A folder for the output, in files of each rank; otherwise it goes to standard output and
+    /// A folder for the output, in files of each process; otherwise it goes to standard output and
     /// error.
     pub folder: Option<String>,
+    /// The process number of rank 0 ([`bootstrap::spawning`]).
+    pub base: u32,
 }
 
 /// One program and its ranks.
@@ -138,10 +140,10 @@ pub struct Section {
     pub environment: Vec<(String, String)>,
     /// Their working directory, if not mpiexec's.
     pub directory: Option<String>,
-    /// Their hosts, if not those of the job.
-    #[serde(skip)]
     /// Folders in which the program is looked for before PATH, with colons between.
     pub path: Option<String>,
+    /// Their hosts, if not those of the job.
+    #[serde(skip)]
     pub hosts: Vec<Host>,
     /// The slots of each host, if not those of the job.
     #[serde(skip)]

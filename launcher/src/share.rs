@@ -17,6 +17,10 @@ pub struct Share {
     pub job: u64,
     /// The secret that only the job's processes know.
     pub secret: [u8; 32],
+    /// The process number of rank 0 ([`bootstrap::spawning`]).
+    pub base: u32,
+    /// The process that has spawned the job; `None` if the user has started it.
+    pub parent: Option<u32>,
 }
 
 impl Share {
@@ -24,7 +28,21 @@ impl Share {
     pub fn whole(settings: &Settings) -> Result<Share, bootstrap::BootstrapError> {
         let secret = *bootstrap::Secret::random()?.bytes();
         let size = settings.total_ranks();
-        Ok(Share { first: 0, size, hosts: vec![size], job: bootstrap::random()?, secret })
+        let (job, hosts) = (bootstrap::random()?, vec![size]);
+        Ok(Share { first: 0, size, hosts, job, secret, base: 0, parent: None })
+    }
+
+    /// Returns the only share of a job that `parent` has spawned: part of this one for all that its
+    /// processes tell each other.
+    pub(crate) fn spawned(&self, settings: &Settings, base: u32, parent: u32) -> Share {
+        let size = settings.total_ranks();
+        let (hosts, parent) = (vec![size], Some(parent));
+        Share { first: 0, size, hosts, job: self.job, secret: self.secret, base, parent }
+    }
+
+    /// Returns the process number of a rank.
+    pub(crate) fn number(&self, rank: u32) -> u32 {
+        self.base + rank
     }
 }
 

@@ -112,6 +112,20 @@ impl Signals {
     }
 }
 
+/// Unblocks what [`Signals`] reads, in a process that was started by one which reads it so: a child
+/// inherits its mask. Call it before [`Signals::open`].
+pub fn unblock_inherited() {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` initialises the set before it is used, and the set outlives the calls.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in WATCHED.into_iter().chain([libc::SIGCHLD]) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Bytes of one record of a signalfd.
 const RECORD_BYTES: usize = size_of::<libc::signalfd_siginfo>();
 

@@ -85,6 +85,11 @@ impl StallDetector {
         self.after
     }
 
+    /// Returns the result of the last check.
+    pub(crate) fn state(&self) -> HostStall {
+        self.stall
+    }
+
     /// Returns the time of the next [`StallDetector::tick`].
     pub(crate) fn deadline(&self) -> Instant {
         self.next

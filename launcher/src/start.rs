@@ -185,6 +185,8 @@ fn first_params(
         launcher: getpid().as_raw_nonzero().get() as u32,
         job: share.job,
         appnum: None,
+        first: share.base,
+        parent: share.parent,
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::raw::{c_char, c_int};
 use objects::errhandler::Raiser;
 use objects::{Class, Comm, Errhandler, Error, Info, Result};
 use runtime::hardware::Resource;
+use runtime::other_jobs::meet_before_disconnect;
 use runtime::split::{self, SplitBy};
 use runtime::{block_on, collective, communicator, predefined, with};
 
@@ -304,8 +305,10 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
         };
         [2 * context, 2 * context + 1].into_iter().all(is_over).then_some(())
     });
+    meet_before_disconnect(handle.0)?;
     // SAFETY: the user's pointer.
-    unsafe { comm_free(comm) }
+    unsafe { comm_free(comm) }?;
+    with(|p| p.disconnect(context))
 }
 
 pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {

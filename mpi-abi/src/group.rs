@@ -47,7 +47,7 @@ pub(crate) unsafe fn group_size(group: MPI_Group, size: *mut c_int) -> Result<()
 
 pub(crate) unsafe fn group_rank(group: MPI_Group, rank: *mut c_int) -> Result<()> {
     let members = self::group(group)?;
-    let me = with(|p| p.core().map(|core| fabric::Peer(core.job.rank)))?;
+    let me = with(|p| p.core().map(|core| fabric::Peer(core.job.number)))?;
     let mine = members.rank_of(me).map_or(UNDEFINED, |rank| rank as c_int);
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
     unsafe { put(rank, mine, "rank") }

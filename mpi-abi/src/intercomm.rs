@@ -1,4 +1,4 @@
-//! MPI-5.0 §7.6: intercommunicators, and the intercommunicator to the parent.
+//! MPI-5.0 §7.6: intercommunicators, also the one to the parent.
 
 use std::os::raw::{c_char, c_int};
 
@@ -44,11 +44,10 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
     unsafe { crate::group::store(group, members, session) }
 }
 
-/// Stores MPI_COMM_NULL: no process is spawned; therefore no process has a parent (MPI-5.0
-/// §11.8.2).
 pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
+    let handle = with(runtime::Process::parent_comm)?;
     // SAFETY: null is refused; any other pointer is valid by the user's promise.
-    unsafe { store(parent, None) }
+    unsafe { put(parent, MPI_Comm(handle), "parent") }
 }
 
 /// Checks a rank that was given as an `int`.

@@ -56,6 +56,7 @@ mod one_sided;
 mod op;
 mod pack;
 mod partitioned;
+mod process_creation;
 mod request;
 mod session;
 mod tool;

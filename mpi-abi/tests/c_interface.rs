@@ -187,18 +187,3 @@ fn a_tool_takes_over_by_preloading() {
         "3 sends\ndone\n"
     );
 }
-
-#[test]
-fn missing_functions_report_through_the_error_handler() {
-    let bench = Bench::new("unsupported");
-    bench.build("unsupported", &["programs/unsupported.c"]);
-    let printed = check(&mut bench.run("unsupported"));
-    assert!(printed.starts_with("class 55: ") && printed.contains("MPI_Open_port"), "{printed}");
-    let fatal = bench.run("unsupported").arg("fatal").output().unwrap();
-    let words = String::from_utf8_lossy(&fatal.stderr);
-    assert!(
-        !fatal.status.success() && words.contains("MPI_Open_port"),
-        "{}: {words}",
-        fatal.status
-    );
-}

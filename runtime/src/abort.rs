@@ -16,7 +16,7 @@ const CAUSE_DELAY: Duration = Duration::from_millis(500);
 #[cold]
 pub(crate) fn fatal(call: &'static str, location: &str, error: &Error) -> ! {
     let location = if location.is_empty() { String::new() } else { format!(" on {location}") };
-    let rank = with(|p| p.core().map(|core| core.job.rank).ok());
+    let rank = with(|p| p.core().map(|core| core.job.rank()).ok());
     let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
     let detail = without(error.detail(), &location);
     if error.is_consequence() {
@@ -38,7 +38,7 @@ fn without(detail: &str, location: &str) -> String {
 
 /// Performs MPI_Abort: ends all processes of the job with this exit code.
 pub fn abort(comm: &str, code: i32) -> ! {
-    let rank = with(|p| p.core().map(|core| core.job.rank).ok());
+    let rank = with(|p| p.core().map(|core| core.job.rank()).ok());
     let rank = rank.map_or("a process".to_owned(), |rank| format!("rank {rank}"));
     end_job(code, &format!("{rank} called MPI_Abort on {comm} with code {code}"))
 }

@@ -207,7 +207,7 @@ impl Process {
         };
         let peers = rma.window(id).ok()?.peers();
         let tag = peers.peer_of(rank).filter(|_| kind == BlockedKind::Lock);
-        let tag = tag.map(|peer| peer.0 as i32);
+        let tag = tag.and_then(|peer| self.world_rank(peer));
         let world = peer.and_then(|rank| peers.peer_of(rank));
         Some(BlockedOn { kind, tag, ..self.with_peer(id, world, peer) })
     }
@@ -219,6 +219,13 @@ impl Process {
         Some(BlockedOn { kind: BlockedKind::Message, tag, ..self.with_peer(context, None, source) })
     }
 
+    /// Returns the rank of a process in MPI_COMM_WORLD; `None` if it is of another job, of which
+    /// the launcher's reports say nothing.
+    fn world_rank(&self, peer: Peer) -> Option<i32> {
+        let world = self.core.as_deref()?.job.world();
+        world.contains(&peer.0).then(|| (peer.0 - world.start) as i32)
+    }
+
     /// Returns a record with the peer, completed from what is known of it, and the communicator.
     fn with_peer(&self, context: u64, peer: Option<Peer>, rank: Option<u32>) -> BlockedOn {
         let comm = self.comm(self.comm_with(context)).ok().filter(|comm| comm.context() == context);
@@ -227,7 +234,7 @@ impl Process {
         let rank = rank.or_else(|| others?.rank_of(peer?));
         BlockedOn {
             peer: rank.map(|rank| rank as i32),
-            world_rank: peer.map(|peer| peer.0 as i32),
+            world_rank: peer.and_then(|peer| self.world_rank(peer)),
             context,
             comm_size: others.map_or(0, |others| others.size()),
             comm_name: comm.map_or_else(CommName::default, |comm| {

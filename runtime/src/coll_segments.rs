@@ -23,14 +23,14 @@ use crate::context_id;
 pub(crate) struct Host<'a> {
     /// The memory of its ranks.
     pub(crate) segment: &'a Segment,
-    /// Its ranks in MPI_COMM_WORLD, in rising order.
-    pub(crate) ranks: &'a [u32],
+    /// The numbers of its processes, in rising order.
+    pub(crate) numbers: &'a [u32],
 }
 
 impl Host<'_> {
     /// Returns the local rank of a process of this host.
     fn local_rank(&self, peer: Peer) -> Option<u32> {
-        self.ranks.binary_search(&peer.0).ok().map(|local| local as u32)
+        self.numbers.binary_search(&peer.0).ok().map(|local| local as u32)
     }
 
     /// Returns the local ranks of a communicator's members on this host, in the order of its ranks.
@@ -41,8 +41,8 @@ impl Host<'_> {
 
 /// The collective segments that a process owns.
 pub(crate) struct CollSegments {
-    /// This process's rank in MPI_COMM_WORLD.
-    rank: u32,
+    /// This process's number.
+    number: u32,
     /// How members count arrivals in this job; `None` if there are no segments.
     sync: Option<SyncKind>,
     own: [OwnSegment; COLL_SEGMENTS as usize],
@@ -58,7 +58,7 @@ struct OwnSegment {
 
 impl CollSegments {
     /// Returns the segments of a process, all of them free.
-    pub(crate) fn new(rank: u32, thresholds: &Thresholds) -> CollSegments {
+    pub(crate) fn new(number: u32, thresholds: &Thresholds) -> CollSegments {
         let counter = thresholds.oversubscribed_max.map(|_| SyncKind::Counter);
         let flags = thresholds.shm_max.map(|_| SyncKind::Flags);
         let of_host = thresholds.host_segment.map(|segment| match segment {
@@ -66,7 +66,7 @@ impl CollSegments {
             HostSegment::Flags { .. } => SyncKind::Flags,
         });
         let sync = counter.or(flags).or(of_host).filter(|_| thresholds.shm);
-        CollSegments { rank, sync, own: [OwnSegment::default(); COLL_SEGMENTS as usize] }
+        CollSegments { number, sync, own: [OwnSegment::default(); COLL_SEGMENTS as usize] }
     }
 
     /// Reserves the first free segment of this process; returns its index.
@@ -88,6 +88,14 @@ impl CollSegments {
         }
     }
 
+    /// Frees the segment that the largest proposal of this host names, if it is this process's own:
+    /// the communicator takes none.
+    pub(crate) fn decline(&mut self, proposal: u64) {
+        if context_id::segment(proposal).is_some_and(|(owner, _)| owner == self.number) {
+            self.unreserve(proposal);
+        }
+    }
+
     /// Gives a communicator the segment that the largest proposal of this host names, if any;
     /// MPI_ERR_NO_MEM if this process cannot map the segment.
     pub(crate) fn attach(
@@ -102,7 +110,7 @@ impl CollSegments {
         let members = host.members(comm);
         let local = host.local_rank(Peer(owner)).filter(|local| members.contains(local));
         let local = local.filter(|_| self.can_have_segment(members.len()));
-        if owner == self.rank {
+        if owner == self.number {
             let own = &mut self.own[index as usize];
             own.is_reserved = false;
             own.leases += if local.is_some() { members.len() as u64 } else { 0 };
@@ -120,7 +128,7 @@ impl CollSegments {
         if !self.can_have_segment(members.len()) {
             return Ok(());
         }
-        self.own[0].is_reserved = host.ranks[0] == self.rank;
+        self.own[0].is_reserved = host.numbers[0] == self.number;
         self.lease(host, (0, 0), &members, world)
     }
 
@@ -139,7 +147,7 @@ impl CollSegments {
         members: &[u32],
         comm: &mut Comm,
     ) -> Result<()> {
-        let own = host.local_rank(Peer(self.rank));
+        let own = host.local_rank(Peer(self.number));
         let me = members.iter().position(|member| Some(*member) == own);
         let (Some(sync), Some(me)) = (self.sync, me) else { return Ok(()) };
         let segment = host

@@ -25,6 +25,9 @@ impl Process {
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
         let core = self.core()?;
         core.planner.get_mut().forget(&comm);
+        if core.has_other_jobs(&comm) {
+            core.freed_links.push(comm.clone());
+        }
         if core.job.survives_failures() {
             let Core { stack, freed, .. } = core;
             freed.push(comm.remains());
@@ -82,7 +85,7 @@ pub fn iduplicate(parent: usize) -> Result<(usize, usize)> {
 /// for the group of its owner.
 pub fn create(parent: usize, group: &Group) -> Result<Option<Comm>> {
     let (is_inter, me) = with(|p| {
-        let me = Peer(p.core()?.job.rank);
+        let me = Peer(p.core()?.job.number);
         check_members(p.comm(parent)?, group)?;
         Ok((p.comm(parent)?.is_inter(), me))
     })?;
@@ -112,7 +115,7 @@ fn check_members(comm: &Comm, group: &Group) -> Result<()> {
 /// only. The first member proposes the context; no other process proposes the same number.
 pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Comm>> {
     let (me, channel) = with(|p| {
-        let me = Peer(p.core()?.job.rank);
+        let me = Peer(p.core()?.job.number);
         let comm = p.comm(parent)?;
         if comm.is_inter() {
             return Err(Error::new(
@@ -134,7 +137,7 @@ pub fn create_group(parent: usize, group: &Group, tag: i32) -> Result<Option<Com
 /// Returns what the members of `group` agree on: the context that the first member proposes, and
 /// the segment that the first member on each host proposes. Collective over `group`.
 fn agree_in_group(channel: ControlChannel, group: &Group, rank: u32) -> Result<Agreed> {
-    let is_here = |core: &Core, peer: Peer| core.job.local_ranks().binary_search(&peer.0).is_ok();
+    let is_here = |core: &Core, peer: Peer| core.job.local_numbers().binary_search(&peer.0).is_ok();
     let (here, mine) = with(|p| {
         let core = p.core()?;
         let ranks = (0..).zip(group.iter()).filter(|(_, peer)| is_here(core, *peer));
@@ -161,7 +164,7 @@ fn agree_in_group(channel: ControlChannel, group: &Group, rank: u32) -> Result<A
 /// Performs MPI_Comm_create_from_group, without hints and error handler; `None` for the empty
 /// group. Collective over `group`.
 pub fn create_from_group(group: &Group, tag: &OsStr) -> Result<Option<Comm>> {
-    let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
+    let me = with(|p| p.core().map(|core| Peer(core.job.number)))?;
     if group.is_empty() {
         return Ok(None);
     }

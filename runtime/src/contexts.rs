@@ -29,7 +29,7 @@ impl Core {
         } else {
             None
         };
-        context_id::encode(self.proposals, segment, self.job.rank)
+        context_id::encode(self.proposals, segment, self.job.number)
     }
 
     /// Ends a proposal: records the agreed id. `proposal` is this process's own, 0 if it made none.
@@ -43,6 +43,11 @@ impl Core {
     /// Gives a communicator the collective segment that its members on this host have agreed on, if
     /// it has one; MPI_ERR_NO_MEM if this process cannot map the segment.
     pub(crate) fn attach_segment(&mut self, comm: &mut Comm, agreed: Agreed) -> Result<()> {
+        if self.has_other_jobs(comm) {
+            // Its members do not agree on hosts, therefore messages serve all of them.
+            self.coll_segments.decline(agreed.on_host);
+            return Ok(());
+        }
         self.coll_segments.attach(host(&self.stack, &self.job), comm, agreed.on_host)
     }
 
@@ -60,7 +65,7 @@ impl Core {
     /// Returns what all members have agreed on, of the proposals of all of them. Proposals of other
     /// hosts name no segment here.
     pub(crate) fn agreed(&self, proposals: impl Iterator<Item = u64> + Clone) -> Agreed {
-        let local = self.job.local_ranks();
+        let local = self.job.local_numbers();
         let is_local =
             |proposal: &u64| local.binary_search(&context_id::proposer(*proposal)).is_ok();
         let largest = |proposals: &mut dyn Iterator<Item = u64>| proposals.max().unwrap_or(0);
@@ -73,8 +78,11 @@ impl Core {
     /// Returns the number of this process's host among those of the members of both groups, and
     /// how many these are. All members number them alike.
     pub(crate) fn place_among_hosts(&self, comm: &Comm) -> (usize, usize) {
+        if self.has_other_jobs(comm) {
+            return (0, 1);
+        }
         let planner = self.planner.borrow();
-        let Some(own) = planner.world_host_of(Peer(self.job.rank)) else { return (0, 1) };
+        let Some(own) = planner.world_host_of(Peer(self.job.number)) else { return (0, 1) };
         let members = comm.group().iter().chain(comm.peers().iter());
         let mut hosts: Vec<_> = members.filter_map(|peer| planner.world_host_of(peer)).collect();
         hosts.sort_unstable();
@@ -86,7 +94,7 @@ impl Core {
 /// Returns this host's segment and ranks; `None` if no other rank is here.
 fn host<'a>(stack: &'a Stack, job: &'a Job) -> Option<Host<'a>> {
     let segment = stack.endpoint.intra().map(ShmTransport::segment)?;
-    Some(Host { segment, ranks: job.local_ranks() })
+    Some(Host { segment, numbers: job.local_numbers() })
 }
 
 impl NewComm {

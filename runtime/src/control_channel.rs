@@ -48,13 +48,19 @@ impl ControlChannel {
 
     /// Receives exactly as many bytes as `into` has.
     pub(crate) fn receive(self, from: Peer, into: &mut [u8]) -> Result<()> {
-        let request = self.post_receive(from, into)?;
+        let request = self.post_receive(Some(from), into)?;
+        finish(request)
+    }
+
+    /// Receives from any process.
+    pub(crate) fn receive_from_any(self, into: &mut [u8]) -> Result<()> {
+        let request = self.post_receive(None, into)?;
         finish(request)
     }
 
     /// Sends and receives at once, so that two processes may exchange messages.
     pub(crate) fn exchange(self, with: Peer, bytes: &[u8], into: &mut [u8]) -> Result<()> {
-        let incoming = self.post_receive(with, into)?;
+        let incoming = self.post_receive(Some(with), into)?;
         let outgoing = self.post_send(with, bytes);
         let sent = outgoing.and_then(finish);
         finish(incoming).and(sent)
@@ -98,17 +104,17 @@ impl ControlChannel {
             let core = p.core()?;
             let ControlChannel { context, tag } = self;
             let envelope =
-                Envelope { context, source: core.job.rank, tag, collective: Some(CREATION) };
+                Envelope { context, source: core.job.number, tag, collective: Some(CREATION) };
             Ok(core.stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
         })
     }
 
-    fn post_receive(self, from: Peer, into: &mut [u8]) -> Result<RequestId> {
+    fn post_receive(self, from: Option<Peer>, into: &mut [u8]) -> Result<RequestId> {
         // SAFETY: each caller borrows the bytes exclusively until the request is complete.
         let memory = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
         let ControlChannel { context, tag } = self;
-        let pattern =
-            Pattern { context, source: Some(from.0), tag: Some(tag), collective: Some(CREATION) };
+        let source = from.map(|peer| peer.0);
+        let pattern = Pattern { context, source, tag: Some(tag), collective: Some(CREATION) };
         with(|p| Ok(p.core()?.stack.receive(pattern, Buffer::contiguous(memory))))
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn explain(
     waits: Waits,
     rejected: &Rejected,
 ) -> Vec<(String, String)> {
-    let here = job.local_ranks();
-    let intra = here.iter().copied().find(|rank| *rank != job.rank);
+    let here = job.local_numbers();
+    let intra = here.iter().copied().find(|rank| *rank != job.number);
     let mut lines = Vec::new();
     let mut add = |topic: &str, text: String| lines.push((topic.to_owned(), text));
     match intra {

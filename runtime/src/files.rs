@@ -63,9 +63,9 @@ impl Process {
 impl Core {
     /// Returns where this process runs, as far as the launcher knows its place within the host.
     fn place(&self) -> Place {
-        let host = self.job.local_ranks().first().copied().unwrap_or_default();
+        let host = self.job.local_numbers().first().copied().unwrap_or_default();
         let planner = self.planner.borrow();
-        let location = planner.world_location_of(Peer(self.job.rank)).unwrap_or_default();
+        let location = planner.world_location_of(Peer(self.job.number)).unwrap_or_default();
         let part = |level: Level| location.0[level as usize].map_or(u32::MAX, |part| part as u32);
         let package = match self.pretend_packages {
             0 => part(Level::Package),

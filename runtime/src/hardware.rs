@@ -138,7 +138,7 @@ fn numbers(text: &str) -> Option<BTreeSet<u32>> {
 impl Core {
     /// Returns the lowest rank of this host.
     pub(crate) fn first_of_host(&self) -> u32 {
-        self.job.local_ranks()[0]
+        self.job.local_numbers()[0]
     }
 }
 

@@ -71,8 +71,8 @@ impl Process {
         core.stack.pt2pt().mark_news();
         (0..MAX_LAST_ROUNDS).take_while(|_| core.stack.progress()).for_each(drop);
         for (rank, why) in failures {
-            let peer = Peer(rank);
-            let is_local = core.job.local_ranks().contains(&rank);
+            let peer = Peer(core.job.first + rank);
+            let is_local = core.job.local_numbers().contains(&peer.0);
             let inter = core.stack.endpoint.inter_mut().filter(|_| !is_local);
             inter.into_iter().for_each(|inter| inter.give_up(peer, &why));
             core.stack.protocols.peer_failed(PeerFailed { peer, why });

@@ -5,6 +5,7 @@
 //! each process answers its peers, so that a late cancel or rendezvous is still completed.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Inter, Stack};
 use crate::usage;
+use crate::{other_jobs, spawn};
 
 /// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
@@ -58,6 +60,7 @@ pub fn init(required: i32) -> Result<i32> {
         // finished.
         p.core().map(|core| core.job.mark_running())
     })?;
+    spawn::meet_parents()?;
     Ok(provided)
 }
 
@@ -83,7 +86,7 @@ pub fn start_engine(required: i32) -> Result<i32> {
     let (level, checked) = with(|p| {
         p.world_model.requested_level = p.world_model.requested_level.max(provided);
         let core = p.core.as_deref().filter(|core| core.checks_usage);
-        (p.world_model.requested_level, core.map(|core| core.job.rank))
+        (p.world_model.requested_level, core.map(|core| core.job.rank()))
     });
     if let Some(rank) = checked {
         usage::begin(rank, level);
@@ -110,7 +113,7 @@ impl Core {
                 Job::singleton().map_err(|error| Error::new(Class::Other, error.to_string()))?
             }
         };
-        let me = Peer(job.rank);
+        let me = Peer(job.number);
         let spin = spin(&job, knobs);
         let Opened { endpoint, rejected } = endpoint(&job, knobs, spin)?;
         if job.local_size < job.size {
@@ -133,7 +136,7 @@ impl Core {
         let mut planner = collective::planner(knobs, &thresholds)?;
         let hosts = job.host_table();
         let hosts = hosts.map_err(|error| Error::new(Class::Other, error.to_string()))?;
-        planner.set_world_locations(locations(&job, knobs, &hosts));
+        planner.set_world(job.world(), locations(&job, knobs, &hosts));
         if knobs.is_on(knob::REPORT_TRANSPORTS)
             && let Some(control) = job.control()
         {
@@ -145,7 +148,7 @@ impl Core {
         }
         io::uring::allow(knobs.is_on(knob::IO_URING));
         let settings = Settings { unexpected_bytes_per_peer: unexpected_share(knobs, job.size) };
-        let world_group = Group::world(job.size);
+        let world_group: Group = job.world().map(Peer).collect();
         let mut core = Core {
             stack: Stack::new(endpoint, Engine::new(me, settings)),
             collectives: collectives::Active::new(),
@@ -157,20 +160,28 @@ impl Core {
             explains: knobs.is_on(knob::REPORT_TRANSPORTS),
             pretend_packages: knobs.count(knob::TOPOLOGY_PRETEND_PACKAGES),
             planner: RefCell::new(planner),
-            world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank, world_group),
+            world: Comm::new("MPI_COMM_WORLD", WORLD_CONTEXT, job.rank(), world_group),
             comm_self: Comm::new("MPI_COMM_SELF", SELF_CONTEXT, 0, Group::single(me)),
             postponed: None,
-            coll_segments: CollSegments::new(job.rank, &thresholds),
+            coll_segments: CollSegments::new(job.number, &thresholds),
             proposals: 0,
             channels: 0,
             freed: Vec::new(),
             unannounced: Vec::new(),
+            meets_other_jobs: false,
+            freed_links: Vec::new(),
+            parent_comm: 0,
+            ports: BTreeSet::new(),
+            port_numbers: 0,
             job,
         };
         if core.job.survives_failures() {
             core.stack.pt2pt().set_all_learn_of_failures();
         }
         core.attach_world_segment()?;
+        if core.job.parent.is_some() {
+            core.meet_other_jobs()?;
+        }
         Ok(core)
     }
 }
@@ -208,7 +219,7 @@ fn endpoint(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Opened> {
     let inter::Opened { inter, rejected } =
         inter::open(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;
     let intra = if job.local_size > 1 { intra(job, knobs, spin)? } else { None };
-    Ok(Opened { endpoint: Endpoint::multi_host(job.local_ranks(), intra, inter), rejected })
+    Ok(Opened { endpoint: Endpoint::multi_host(job.local_numbers(), intra, inter), rejected })
 }
 
 /// Opens the transport to the ranks of this host; `None` without a launcher.
@@ -232,7 +243,7 @@ fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport
     if let Some(ancestor) = job.ancestor().filter(|_| settings.single_copy != SingleCopy::Off) {
         shm_transport::permit_descendants_of(ancestor);
     }
-    let peers = job.local_ranks().iter().copied().map(Peer).collect();
+    let peers = job.local_numbers().iter().copied().map(Peer).collect();
     let entries = || (0..job.local_size).map(|local| job.status_page().entry(local));
     let in_mpi = entries().map(|entry| entry.current_call()).collect();
     let mut transport = ShmTransport::new(segment, settings, peers, in_mpi);
@@ -252,12 +263,13 @@ fn bounce_bytes() -> u64 {
 
 /// Returns the error of a job over several hosts that cannot open a transport between them.
 fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
-    let reachable = match job.local_ranks() {
+    let ranks: Vec<u32> = job.local_numbers().iter().map(|number| number - job.first).collect();
+    let reachable = match ranks[..] {
         [alone] => format!("rank {alone}"),
         [first, .., last] if job.local_size == last - first + 1 => {
             format!("ranks {first} to {last}")
         }
-        several => format!("ranks {several:?}"),
+        ref several => format!("ranks {several:?}"),
     };
     let text = format!(
         "this host reaches only {reachable} of {}: {why}; other hosts must be reached by RDMA or \
@@ -298,7 +310,8 @@ pub fn finalize() -> Result<()> {
 /// The barrier of MPI_Finalize. If ranks have failed and the job goes on, the others finish without
 /// it.
 fn final_barrier() -> Result<()> {
-    let done = collective::final_barrier(predefined::COMM_WORLD);
+    let done = other_jobs::final_barriers()
+        .and_then(|()| collective::final_barrier(predefined::COMM_WORLD));
     let survives = with(|p| p.core().is_ok_and(|core| core.job.survives_failures()));
     done.or_else(|error| match error.class() {
         Class::ProcAborted if survives => Ok(()),
@@ -319,14 +332,19 @@ impl Process {
             eprintln!(
                 "verbena: rank {} sent {text}, {written} of the frames by eager RDMA, {coalesced} \
                  coalesced",
-                core.job.rank
+                core.job.rank()
             );
         }
     }
 
-    /// Returns the attribute MPI_UNIVERSE_SIZE: how many processes there can be.
+    /// Returns the attribute MPI_UNIVERSE_SIZE: the processes of this job and those that were there
+    /// before, and one more for each processor of this host. A program that spawns others starts
+    /// as many as it lacks. Without our launcher: the size of MPI_COMM_WORLD.
     pub fn universe_size(&self) -> u32 {
-        self.core.as_deref().map_or(1, |core| core.job.size)
+        self.core.as_deref().map_or(1, |Core { job, .. }| match job.control() {
+            Some(_) => job.world().end + job.processors,
+            None => job.size,
+        })
     }
 
     /// Returns true if all processes of the job are on one host.
@@ -357,10 +375,10 @@ fn locations(job: &Job, knobs: &Knobs, host_of: &[u32]) -> Vec<RankLocation> {
             location
         })
         .collect();
-    for (&rank, place) in job.local_ranks().iter().zip(places) {
+    for (&number, place) in job.local_numbers().iter().zip(places) {
         let parts = [Level::Package, Level::NumaNode, Level::L3Cache];
         for (level, part) in parts.into_iter().zip(place) {
-            locations[rank as usize].0[level as usize] = part.map(u64::from);
+            locations[(number - job.first) as usize].0[level as usize] = part.map(u64::from);
         }
     }
     locations

@@ -50,7 +50,7 @@ pub(crate) fn open(job: &Job, knobs: &Knobs) -> Result<Opened, String> {
 
 /// Opens what there is.
 fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, String> {
-    let me = Peer(job.rank);
+    let me = Peer(job.number);
     match (rails(job, knobs, &store), tcp(job, knobs, &store)) {
         (Ok(rails), Ok(tcp)) => {
             let fabric = rails.ports().next().map_or_else(String::new, |port| port.fabric());
@@ -61,7 +61,8 @@ fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, Stri
             tcp.wake_with(timer.raw_fd()).map_err(failed)?;
             let report = report_fallback(job);
             let (store, patience) = (Box::new(store), Patience::default());
-            let choice = Choice { me, size: job.size, fabric, store, timer, patience, report };
+            let world = job.world();
+            let choice = Choice { me, world, fabric, store, timer, patience, report };
             Ok(Opened { inter: Inter::both(rails, tcp, choice), rejected: Rejected::default() })
         }
         (Ok(rails), Err(why)) => {
@@ -76,7 +77,7 @@ fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, Stri
                 eprintln!(
                     "verbena: the host of rank {} uses TCP instead of RDMA: {why} (without this \
                      line: inter.transport = tcp)",
-                    job.rank
+                    job.rank()
                 );
             }
             let rejected = Rejected { verbs: Some(why.to_string()), ..Rejected::default() };
@@ -88,7 +89,7 @@ fn either(job: &Job, knobs: &Knobs, mut store: Addresses) -> Result<Opened, Stri
 
 /// Returns what tells the user, once on each host, that verbs does not reach a peer.
 fn report_fallback(job: &Job) -> Report {
-    let (rank, is_first) = (job.rank, job.status_page().first_notice(HostNotice::Fallback));
+    let (rank, is_first) = (job.rank(), job.status_page().first_notice(HostNotice::Fallback));
     Box::new(move |peer, why| {
         if is_first() {
             eprintln!(
@@ -113,12 +114,19 @@ fn rails(job: &Job, knobs: &Knobs, store: &Addresses) -> Result<Rails, Unavailab
         ..verbs_transport::Settings::from_knobs(knobs)
     };
     let store: Box<dyn Store> = Box::new(store.clone());
-    Rails::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
+    Rails::open(settings, Peer(job.number), job.world().end, *job.secret().bytes(), store)
 }
 
 fn tcp(job: &Job, knobs: &Knobs, store: &Addresses) -> Result<TcpTransport, String> {
     let settings = tcp_transport::Settings::from_knobs(knobs)?;
     let store: Box<dyn Store> = Box::new(store.clone());
-    TcpTransport::open(settings, Peer(job.rank), job.size, *job.secret().bytes(), store)
+    let (me, end) = (Peer(job.number), job.world().end);
+    TcpTransport::open(settings, me, end, *job.secret().bytes(), store)
         .map_err(|why| why.to_string())
+}
+
+/// Opens TCP to processes of other jobs, for a process that needs no transport between hosts.
+pub(crate) fn open_to_other_jobs(job: &Job, knobs: &Knobs) -> Result<Inter, String> {
+    let store = job.store().ok_or("no launcher provides the addresses of other processes")?;
+    tcp(job, knobs, &Addresses::new(store)).map(Inter::tcp_only)
 }

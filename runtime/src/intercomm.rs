@@ -45,6 +45,16 @@ struct Agreed {
 /// Performs MPI_Intercomm_create. `peer` is the communicator that both leaders are in, and the
 /// other leader's rank there. Only the leader reads `peer` and `tag`.
 pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result<Comm> {
+    create_with(local, leader, |_| with(|p| other_leader(p.comm(peer.0)?, peer.1, tag)))
+}
+
+/// Creates an intercommunicator whose other leader is found by `find`, which gets the local group;
+/// only the leader calls it.
+pub(crate) fn create_with(
+    local: usize,
+    leader: u32,
+    find: impl FnOnce(&Group) -> Result<(ControlChannel, Peer)>,
+) -> Result<Comm> {
     let (local_group, parent) = with(|p| {
         let comm = p.comm(local)?;
         if comm.is_inter() {
@@ -62,7 +72,7 @@ pub fn create(local: usize, leader: u32, peer: (usize, i32), tag: i32) -> Result
         };
         Ok((local_group, comm.clone()))
     })?;
-    let agreed = local_group.agree(|| with(|p| other_leader(p.comm(peer.0)?, peer.1, tag)))?;
+    let agreed = local_group.agree(|| find(&local_group.group))?;
     Ok(parent.derive_inter(agreed.context, local_group.rank, local_group.group, agreed.remote))
 }
 
@@ -74,7 +84,7 @@ pub fn create_from_groups(
     tag: &OsStr,
 ) -> Result<Comm> {
     let (group, leader) = (local.0.clone(), local.1);
-    let me = with(|p| p.core().map(|core| Peer(core.job.rank)))?;
+    let me = with(|p| p.core().map(|core| Peer(core.job.number)))?;
     let rank = group.rank_of(me);
     let rank = rank.ok_or_else(|| {
         Error::new(Class::Group, "invalid local group: this process is not a member")
@@ -147,9 +157,8 @@ impl LocalGroup {
 
     /// Agrees with the other leader; called by the leader.
     fn exchange_with_leader(&self, channel: ControlChannel, other: Peer) -> Result<Agreed> {
-        if self.group.contains(other) {
-            return Err(overlap(other));
-        }
+        check_disjoint(&self.group, other)?;
+        with(|p| p.core()?.reach(std::iter::once(other)))?;
         let proposal = with(|p| p.core().map(|core| core.propose(false)))?;
         let ours =
             Announcement { error_class: 0, context: proposal, size: self.group.size().into() };
@@ -160,10 +169,11 @@ impl LocalGroup {
         channel.exchange(other, &encode_members(&self.group), &mut members)?;
         let remote = decode_members(&members);
         let shared = remote.iter().find(|&peer| self.group.contains(peer));
-        match shared {
-            Some(shared) => Err(overlap(shared)),
-            None => Ok(Agreed { context: proposal.max(theirs.context), remote }),
+        if let Some(shared) = shared {
+            return Err(overlap(shared));
         }
+        with(|p| p.core()?.reach(remote.iter()))?;
+        Ok(Agreed { context: proposal.max(theirs.context), remote })
     }
 
     /// Receives what the leaders have agreed on; called by the other members.
@@ -180,10 +190,13 @@ impl LocalGroup {
         }
         let mut members = vec![0; size as usize * 4];
         self.broadcast_from_leader(&mut members)?;
+        let remote = decode_members(&members);
         with(|p| {
-            p.core().map(|core| core.end_proposal(0, agreement::Agreed::without_segment(context)))
+            let core = p.core()?;
+            core.end_proposal(0, agreement::Agreed::without_segment(context));
+            core.reach(remote.iter())
         })?;
-        Ok(Agreed { context, remote: decode_members(&members) })
+        Ok(Agreed { context, remote })
     }
 
     /// Broadcasts the leader's bytes to the group.
@@ -195,6 +208,11 @@ impl LocalGroup {
             }
         }
     }
+}
+
+/// Refuses a leader of the other group that is in this one.
+pub(crate) fn check_disjoint(group: &Group, other: Peer) -> Result<()> {
+    if group.contains(other) { Err(overlap(other)) } else { Ok(()) }
 }
 
 #[cold]

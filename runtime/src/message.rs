@@ -404,7 +404,7 @@ impl Process {
     #[cold]
     pub(crate) fn report_late_ready(&mut self) {
         let Some(late) = self.stack().and_then(|stack| stack.pt2pt().late_ready()) else { return };
-        let rank = self.core.as_deref().map_or(0, |core| core.job.rank);
+        let rank = self.core.as_deref().map_or(0, |core| core.job.rank());
         eprintln!(
             "verbena: rank {rank}: a ready send (MPI_Rsend) from rank {} with tag {} arrived before \
              its receive was posted, which MPI forbids (MPI-5.0 §3.4); it was received nevertheless",

@@ -31,7 +31,7 @@ pub fn send_init(
             Some((peer, _)) => {
                 let core = p.core()?;
                 core.channels += 1;
-                let me = core.job.rank;
+                let me = core.job.number;
                 let contexts = (matched_in, PartitionContext::channel(core.channels, me));
                 let remote = Remote { peer, rank: dest, tag };
                 let end = PartitionedSend::new(&mut core.stack, me, data, remote, contexts);

@@ -8,7 +8,7 @@
 //! therefore begin and end at any time.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bootstrap::Job;
 use collectives::{Active, Planner};
@@ -125,6 +125,16 @@ pub struct Core {
     pub(crate) channels: u64,
     /// Active partitioned receives whose senders have not announced themselves.
     pub(crate) unannounced: Vec<usize>,
+    /// Processes of other jobs can be reached; see `other_jobs`.
+    pub(crate) meets_other_jobs: bool,
+    /// Communicators with members of other jobs that were freed and not disconnected.
+    pub(crate) freed_links: Vec<Comm>,
+    /// The handle of the intercommunicator to the processes that have spawned this job; 0: none.
+    pub(crate) parent_comm: usize,
+    /// The numbers of open ports; see `port`.
+    pub(crate) ports: BTreeSet<u64>,
+    /// How many ports this process has opened, and connections it has asked for.
+    pub(crate) port_numbers: u64,
 }
 
 /// The state of an MPI process, behind the process lock ([`crate::with`]).

@@ -30,7 +30,7 @@ pub(crate) fn report(p: &Process, comm: &str, source: u32, tag: i32, types: &Typ
         return;
     }
     reported.push(difference);
-    let rank = p.core.as_deref().map_or(0, |core| core.job.rank);
+    let rank = p.core.as_deref().map_or(0, |core| core.job.rank());
     let call = difference.0;
     let (sent, expected) = (types.theirs.describe(types.sent), types.ours.describe(types.capacity));
     eprintln!(

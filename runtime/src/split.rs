@@ -158,7 +158,7 @@ impl TypeVote {
             SplitBy::Unguided => UNGUIDED_COLOR,
             SplitBy::Resource(resource) => colors[resource as usize],
             SplitBy::World => 0,
-            SplitBy::Alone => i64::from(core.job.rank) + 1,
+            SplitBy::Alone => i64::from(core.job.number) + 1,
         };
         let may_use_segment = !is_inter && !matches!(split_by, SplitBy::Nothing | SplitBy::Alone);
         TypeVote {

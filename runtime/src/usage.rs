@@ -69,7 +69,7 @@ impl Process {
     /// Reports the operations that are not complete and the objects that were not freed.
     #[cold]
     pub(crate) fn report_leftovers(&mut self) {
-        let Some(rank) = self.core.as_deref().map(|core| core.job.rank) else { return };
+        let Some(rank) = self.core.as_deref().map(|core| core.job.rank()) else { return };
         let mut lines = self.unfinished();
         lines.extend(self.not_freed());
         for line in lines {

@@ -30,6 +30,8 @@ use crate::wire::Record;
 
 /// Fewest connections that a process needs.
 const MIN_LINKS: usize = 4;
+/// More than any process has as its number.
+const MAX_PROCESSES: u32 = 1 << 24;
 /// Bytes that a peer has not acknowledged, from which on it is busy ([`Limits::busy`]).
 const BUSY_MIN: usize = 64 << 10;
 /// Largest message that is sent eagerly to a busy peer, bytes.
@@ -233,18 +235,26 @@ impl TcpTransport {
     /// Returns the index of a peer, which is made on first use.
     #[inline]
     pub(crate) fn peer_index(&mut self, peer: Peer) -> Option<usize> {
-        match *self.index.get(peer.0 as usize)? {
-            u32::MAX => Some(self.add_peer(peer)),
-            at => Some(at as usize),
+        match self.index.get(peer.0 as usize) {
+            None | Some(&u32::MAX) => self.add_peer(peer),
+            Some(&at) => Some(at as usize),
         }
     }
 
+    /// Adds a peer, perhaps one of a job that was started later; `None` if no process can have its
+    /// number.
     #[cold]
-    fn add_peer(&mut self, peer: Peer) -> usize {
-        let at = self.peers.len();
+    fn add_peer(&mut self, peer: Peer) -> Option<usize> {
+        let (number, at) = (peer.0 as usize, self.peers.len());
+        if peer.0 >= MAX_PROCESSES {
+            return None;
+        }
+        if number >= self.index.len() {
+            self.index.resize(number + 1, u32::MAX);
+        }
         self.peers.push(PeerState::new(peer, at, 0));
-        self.index[peer.0 as usize] = at as u32;
-        at
+        self.index[number] = at as u32;
+        Some(at)
     }
 
     /// Returns the index of a stream with a peer, which is made on first use.

@@ -179,7 +179,8 @@ impl World {
             hosts.iter().map(|&host| RankLocation::on_host(host)).collect();
         let hosts: Vec<u32> = hosts.iter().map(|&host| host as u32).collect();
         for process in &mut self.ranks {
-            process.planner.set_world_locations(locations.clone());
+            let numbers = 0..locations.len() as u32;
+            process.planner.set_world(numbers, locations.clone());
             process.hosts.clone_from(&hosts);
         }
     }

@@ -113,7 +113,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Inter<V, T> {
         match &self.transports {
             Transports::Verbs(_) => Route::Verbs,
             Transports::Tcp(_) => Route::Tcp,
-            Transports::Both(both) => both.routes[peer.0 as usize],
+            Transports::Both(both) => both.routes.of(peer),
         }
     }
 
@@ -141,7 +141,7 @@ macro_rules! on_route {
         match &mut $self.transports {
             Transports::Verbs($transport) => $call,
             Transports::Tcp($transport) => $call,
-            Transports::Both(both) => match both.routes[$peer.0 as usize] {
+            Transports::Both(both) => match both.routes.of($peer) {
                 Route::Verbs => {
                     let $transport = &mut both.verbs;
                     $call
@@ -161,7 +161,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Transport for Inter<V, T> {
         match &self.transports {
             Transports::Verbs(verbs) => verbs.caps(peer),
             Transports::Tcp(tcp) => tcp.caps(peer),
-            Transports::Both(both) => match both.routes[peer.0 as usize] {
+            Transports::Both(both) => match both.routes.of(peer) {
                 Route::Unknown | Route::Negotiating => &both.caps,
                 Route::Verbs => both.verbs.caps(peer),
                 Route::Tcp => both.tcp.caps(peer),

@@ -75,6 +75,29 @@ fn frames_and_caps_go_by_the_peer() {
 }
 
 #[test]
+fn an_endpoint_on_one_host_may_meet_processes_of_other_jobs() {
+    let intra = sim::fabric(2, 1, Options::default()).into_iter();
+    let inter = sim::fabric(RANKS, 1, Options::default()).into_iter();
+    let mut ranks: Vec<_> = intra.map(Endpoint::single_host).collect();
+    ranks.extend([Endpoint::alone(), Endpoint::alone()]);
+    assert_eq!(post(&mut ranks[0], 1, 10), Ok(Post::Sent));
+    let hosts = [0..2, 0..2, 2..3, 3..4];
+    for ((rank, host), inter) in ranks.iter_mut().zip(hosts).zip(inter) {
+        rank.add_inter(host, inter);
+    }
+    for (from, to, body) in [(0, 3, 20), (0, 1, 30), (2, 0, 40)] {
+        assert_eq!(post(&mut ranks[from], to, body), Ok(Post::Sent), "{from} to {to}");
+    }
+    for (to, frames) in [(1, vec![(0, vec![10]), (0, vec![30])]), (3, vec![(0, vec![20])])] {
+        let mut inbox = Inbox::default();
+        while inbox.frames.len() < frames.len() {
+            ranks[to].poll(&mut inbox);
+        }
+        assert_eq!(inbox.frames, frames);
+    }
+}
+
+#[test]
 fn one_sided_transfers_go_by_the_peer() {
     let mut ranks = endpoints([Options::default(), Options::default()]);
     let (mut theirs, mut ours) = ([7_u8; 8], [0_u8; 8]);

@@ -9,11 +9,15 @@ use launcher::daemon;
 use launcher::guard;
 use launcher::options::{Command, help, parse};
 use launcher::settings::EXIT_USAGE;
+use launcher::spawned;
 use launcher::stdout::print;
 
 fn main() -> ExitCode {
     if let Some(life) = std::env::args_os().nth(1).filter(|first| daemon::is_meant(first)) {
         return daemon::run(&life).into();
+    }
+    if std::env::args_os().nth(1).is_some_and(|first| spawned::is_meant(&first)) {
+        return spawned::run().into();
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == guard::OPTION) {
         return guard::run(std::env::args_os().skip(2)).into();

@@ -55,6 +55,11 @@ impl Job {
             ToLauncher::Put { key, value } => self.put(key, value),
             ToLauncher::Get { key } => self.request(local, key),
             ToLauncher::Explained(lines) => self.explained(rank, lines),
+            ToLauncher::Name(request) => {
+                let outgoing = self.store.ask_name(self.base + rank, request);
+                self.deliver(outgoing);
+            }
+            ToLauncher::Spawn(request) => self.request_job(self.base + rank, request),
             // The status page has the same content; these messages only wake us.
             _ => {}
         }
@@ -93,10 +98,11 @@ impl Job {
     /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank that
     /// sends requests without reading the answers loses its control connection.
     pub(super) fn send_to_rank(&mut self, local: usize, message: &ToRank) {
-        let Some(control) = &self.local.ranks[local].control else { return };
+        let Some(rank) = self.local.ranks.get_mut(local) else { return };
+        let Some(control) = &rank.control else { return };
         let frame = encode(message);
         if send(control, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) != Ok(frame.len()) {
-            self.local.ranks[local].control = None;
+            rank.control = None;
         }
     }
 }

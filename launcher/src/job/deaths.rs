@@ -25,7 +25,10 @@ impl Job {
                         .exit_status()
                         .map(Exit::Code)
                         .or(status.terminating_signal().map(Exit::Signal));
-                    if exit.is_some() && self.relay.links.on_reaped(pid, status.as_raw()) {
+                    let is_other = exit.is_some()
+                        && (self.relay.links.on_reaped(pid, status.as_raw())
+                            || self.jobs.on_reaped(pid));
+                    if is_other {
                         self.processes.reaper.take_back(pid);
                         continue;
                     }

@@ -27,18 +27,25 @@ impl Job {
     /// them. With no process left, gives up output that its reader does not take.
     pub(super) fn on_stop_signal(&mut self, signal: i32) {
         self.outcome.set_code(128 + signal as u8);
+        let has_ended = self.has_no_process() && self.jobs.are_over();
         match self.phase {
-            Phase::Running if !self.has_no_process() => {
+            Phase::Running if !has_ended => {
                 self.forward(signal);
+                self.jobs.stop(signal);
                 let now = Instant::now();
                 self.phase = Phase::Stopping {
                     signal,
                     until: now + STOP_GRACE,
-                    kill_notice_at: (self.first == 0).then_some(now + KILL_NOTICE_DELAY),
+                    // The outermost `mpiexec` speaks for all.
+                    kill_notice_at: (self.base + self.first == 0)
+                        .then_some(now + KILL_NOTICE_DELAY),
                 };
             }
-            _ if self.has_no_process() => self.processes.gave_up = true,
-            _ => self.kill(Instant::now()),
+            _ if has_ended => self.processes.gave_up = true,
+            _ => {
+                self.jobs.end(Instant::now());
+                self.kill(Instant::now());
+            }
         }
     }
 
@@ -92,8 +99,13 @@ impl Job {
         }
     }
 
-    /// Sends SIGTERM to the ranks.
+    /// Sends SIGTERM to the ranks, also to those of spawned jobs.
     pub(super) fn terminate(&mut self) {
+        self.jobs.end(Instant::now());
+        self.terminate_own();
+    }
+
+    fn terminate_own(&mut self) {
         if matches!(self.phase, Phase::Running | Phase::Stopping { .. }) {
             self.phase = Phase::Terminating { since: Instant::now() };
             self.forward(libc::SIGTERM);
@@ -174,7 +186,8 @@ impl Job {
         if self.processes.is_childless {
             self.local.output.finish(now);
         } else if matches!(self.phase, Phase::Running | Phase::Stopping { .. }) {
-            self.terminate();
+            // What a rank has left is no reason to end the jobs that it has spawned.
+            self.terminate_own();
         }
     }
 

@@ -1,9 +1,10 @@
 //! The job on this host, from its start to its end: one `poll` over all descriptors.
 //!
 //! The parts: `state` holds the job, `control` reads what ranks send, `deaths` reaps and judges
-//! them, `status` reports what they do, `ending` ends the job. On one of several hosts
-//! ([`run_share`]) the job decides nothing: `upstream` follows the decisions of `mpiexec`, and
-//! `relay` sends events to it, and speaks with the daemons that this one has started.
+//! them, `status` reports what they do, `ending` ends the job, `other_jobs` is about spawned ones.
+//! On one of several hosts ([`run_share`]) the job decides nothing: `upstream` follows the
+//! decisions of `mpiexec`, and `relay` sends events to it, and speaks with the daemons that this
+//! one has started.
 //!
 //! Ranks are started some at a time (`start_some`), and the others are listened to in between.
 //! States (`Phase`): running -> (stopping, after a signal) -> terminating (SIGTERM sent) ->
@@ -13,6 +14,7 @@
 mod control;
 mod deaths;
 mod ending;
+mod other_jobs;
 mod relay;
 mod stacks;
 mod state;
@@ -26,6 +28,8 @@ use crate::frames::{self, FromHost};
 use crate::guard::Guard;
 use crate::hosts::host_name;
 use crate::memory_limit::MemoryLimit;
+use crate::nested::links::JobLinks;
+use crate::nested::root::Root as _;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::Output;
 use crate::placement::Placement;
@@ -51,14 +55,18 @@ pub(crate) fn run(
     settings: &Settings,
     share: &Share,
     explanations: Explanations,
+    jobs: JobLinks,
 ) -> Result<u8, CannotRun> {
     let output = Output::new(&settings.output)?;
-    let begun = begin(settings, share, explanations, output, Links::default());
+    let begun = begin(settings, share, explanations, output, (Links::default(), jobs));
     let (mut job, starter) = begun.map_err(|(_, why)| why)?;
     job.watch(starter);
     job.conclude(settings);
     job.outcome.report(settings, &job.clock, job.local.output.messages());
-    Ok(job.outcome.code())
+    let code = job.outcome.code();
+    let none_in_mpi = job.no_rank_was_in_mpi();
+    job.jobs.finish(code, none_in_mpi);
+    Ok(code)
 }
 
 /// Runs the share of this host in a job over several, and the hosts below it; the parent in the
@@ -76,7 +84,7 @@ pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     // `mpiexec` collects the explanations of all hosts.
     let explanations = Explanations::new(share.size, false);
     let job = match links {
-        Ok(links) => begin(&own, share, explanations, output, links),
+        Ok(links) => begin(&own, share, explanations, output, (links, JobLinks::None)),
         Err(message) => Err((output, CannotRun { message, code: 1 })),
     };
     match job {
@@ -100,14 +108,15 @@ pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     }
 }
 
-/// Prepares the ranks of this host. If none can be started, returns the output with the reason.
+/// Prepares the ranks of this host, with the daemons below it and the other jobs. If none can be
+/// started, returns the output with the reason.
 #[allow(clippy::result_large_err)] // once in a process's life
 fn begin<'a>(
     settings: &'a Settings,
     share: &'a Share,
     explanations: Explanations,
     mut output: Output,
-    links: Links,
+    (links, jobs): (Links, JobLinks),
 ) -> Result<(Job, Starter<'a>), (Output, CannotRun)> {
     let (placement, signals) = match prepare(settings, share) {
         Ok(prepared) => prepared,
@@ -123,14 +132,19 @@ fn begin<'a>(
     let now = Instant::now();
     let is_daemon = output.is_framed();
     let upstream = is_daemon.then(|| Upstream::new(settings, now));
-    let ranks = share.first..share.first + settings.total_ranks();
-    let store = Store::new(ranks, links.routes());
+    let first = share.number(share.first);
+    let numbers = first..first + settings.total_ranks();
+    let mut store = Store::new(numbers, links.routes(share.base));
+    if jobs.are_outermost() {
+        store.keep_names();
+    }
     let children = links.iter().count();
     let mask = signals.original_mask().clone();
     let (local, starter) = start::prepare(settings, share, placement, mask, children, output)?;
     let mut job = Job {
         local,
         first: share.first,
+        base: share.base,
         host: host_name(),
         upstream,
         processes: Processes {
@@ -144,6 +158,8 @@ fn begin<'a>(
         watch: Watch::new(settings, is_daemon, now),
         store,
         relay: Relay::new(links),
+        jobs,
+        reports_start: share.parent.is_some(),
         outcome: Outcome::new(explanations, settings.on_failure),
         events: Vec::new(),
         // The time limit is the job's; `mpiexec` keeps it.
@@ -215,6 +231,8 @@ impl Job {
             Source::Control(rank) => self.read_control(rank),
             Source::FromLink(link) => self.read_link(link),
             Source::ToLink(link) => self.relay.links.write(link),
+            Source::FromJob(job) => self.read_job(job),
+            Source::ToJob(job) => self.jobs.write(job),
             Source::Stream(id) => {
                 self.local.output.read(id, Instant::now());
             }
@@ -259,7 +277,8 @@ impl Job {
         let stacks = self.watch.stacks.deadline();
         let looks = [stall, deadlock, stopped, absent, foreign, unfinalized, stacks];
         let relay = self.relay.deadline();
-        let own = looks.into_iter().chain([self.phase_deadline(), heartbeat, relay]);
+        let jobs = self.jobs.deadline();
+        let own = looks.into_iter().chain([self.phase_deadline(), heartbeat, relay, jobs]);
         own.chain([output, self.clock.deadline()]).flatten().min()
     }
 
@@ -267,6 +286,7 @@ impl Job {
         self.local.output.tick(now);
         self.check_upstream(now);
         self.check_relay(now);
+        self.check_jobs(now);
         self.check_deadlock(now);
         self.check_stall(now);
         self.check_stopped(now);
@@ -276,9 +296,11 @@ impl Job {
         if let Some(line) = self.clock.limit_reached(now) {
             self.print(&line);
             self.print_table();
+            self.jobs.request_tables();
             self.end(EXIT_TIMED_OUT);
         }
         self.advance_phase(now);
+        self.check_start();
         self.check_output();
         self.finish(now);
     }

@@ -132,6 +132,9 @@ impl Job {
                         self.send_to_rank(rank as usize, &ToRank::Value { key, value });
                     }
                 }
+                (Party::Local(rank), StoreMessage::Reply { message, .. }) => {
+                    self.send_to_rank(rank as usize, &message);
+                }
                 (Party::Local(_), _) => {}
                 (Party::Child(link), message) => {
                     self.relay.links.send(link, &ToHost::Store(message));
@@ -139,7 +142,9 @@ impl Job {
                 (Party::Parent, message) if self.upstream.is_some() => {
                     self.local.output.send(&FromHost::Store(message));
                 }
-                (Party::Parent, _) => {}
+                (other @ (Party::Parent | Party::Job(_)), message) => {
+                    self.jobs.send(other, message);
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::frames;
 use crate::guard::Guard;
 use crate::heartbeat::Heartbeat;
 use crate::memory_limit::MemoryLimit;
+use crate::nested::links::JobLinks;
 use crate::outcome::{Clock, Outcome};
 use crate::poll_set::{self, Interest};
 use crate::reaper::Reaper;
@@ -38,6 +39,8 @@ pub(super) enum Source {
     Control(usize),
     FromLink(usize),
     ToLink(usize),
+    FromJob(usize),
+    ToJob(usize),
     Stream(usize),
     Sink(usize),
     Stdin,
@@ -139,6 +142,8 @@ pub(super) struct Job {
     pub(super) local: LocalRanks,
     /// The first rank of this host.
     pub(super) first: u32,
+    /// The process number of rank 0.
+    pub(super) base: u32,
     /// The name of this host.
     pub(super) host: String,
     /// `None` in the `mpiexec` that the user started.
@@ -148,6 +153,10 @@ pub(super) struct Job {
     pub(super) store: Store,
     /// The daemons below this one.
     pub(super) relay: Relay,
+    /// The jobs that were spawned, or the one that has spawned this one.
+    pub(super) jobs: JobLinks,
+    /// The start of the ranks, as a spawned job, will be reported.
+    pub(super) reports_start: bool,
     pub(super) outcome: Outcome,
     /// Events that were not judged yet.
     pub(super) events: Vec<Event>,
@@ -214,6 +223,9 @@ impl Job {
         let readable = links.readable().filter(|_| !output.is_behind());
         all.extend(readable.map(|(id, file)| (Source::FromLink(id), file, PollFlags::IN)));
         all.extend(links.writable().map(|(id, file)| (Source::ToLink(id), file, PollFlags::OUT)));
+        let (from_jobs, to_jobs) = (self.jobs.readable(), self.jobs.writable());
+        all.extend(from_jobs.into_iter().map(|(id, f)| (Source::FromJob(id), f, PollFlags::IN)));
+        all.extend(to_jobs.into_iter().map(|(id, f)| (Source::ToJob(id), f, PollFlags::OUT)));
         all.extend(output.readable().map(|(id, file)| (Source::Stream(id), file, PollFlags::IN)));
         all.extend(output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)));
         all.extend(input.readable().map(|file| (Source::Stdin, file, PollFlags::IN)));
@@ -224,7 +236,9 @@ impl Job {
 
     /// Prints a line for the user.
     pub(super) fn print(&mut self, text: &str) {
-        self.local.output.print(&format!("mpiexec: {text}"));
+        if !self.jobs.holds(text) {
+            self.local.output.print(&format!("mpiexec: {text}"));
+        }
     }
 
     /// Returns a rank's entry of the status page, and the process that is in MPI or that was
@@ -261,6 +275,7 @@ impl Job {
 
     pub(super) fn is_over(&self) -> bool {
         let is_done = self.has_no_process() && self.local.output.is_finished();
-        (self.processes.gave_up || is_done) && self.relay.links.are_over()
+        let are_others_over = self.relay.links.are_over() && self.jobs.are_over();
+        (self.processes.gave_up || is_done) && are_others_over
     }
 }

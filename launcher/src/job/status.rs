@@ -10,7 +10,7 @@ use crate::failure_policy::EXIT_DEADLOCKED;
 use crate::failure_policy::Exit;
 use crate::frames::{FromHost, HostTable};
 use crate::rank_table::{RankLine, rank_table};
-use crate::stall::{self, DeadlockDetector, HostStall};
+use crate::stall::{self, DeadlockDetector};
 use crate::wait_graph::{Conclusions, Readings};
 use crate::{process_state, wait_graph};
 
@@ -23,9 +23,18 @@ impl Job {
         let Some(state) = stall.tick(&self.local.status_page, &leaders, now) else { return };
         if self.upstream.is_some() {
             self.set_stall(state);
-        } else if state == HostStall::Waiting {
-            let line = stall::report(stall.after());
-            self.print(&line);
+        } else {
+            self.judge_stall();
+        }
+    }
+
+    /// Reports a stall of this job and of those that it has spawned.
+    pub(super) fn judge_stall(&mut self) {
+        let Some(stall) = &self.watch.stall else { return };
+        let after = stall.after();
+        if self.jobs.are_stalled_with(stall.state()) {
+            self.print(&stall::report(after));
+            self.jobs.request_tables();
             self.print_table();
         }
     }

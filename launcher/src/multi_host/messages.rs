@@ -8,6 +8,7 @@ use super::state::{MultiHostJob, Phase};
 use crate::absent_ranks::Waiter;
 use crate::failure_policy::{Event, Verdict};
 use crate::frames::{EndedRank, FromHost, HostTable, ToHost};
+use crate::nested::root::Root as _;
 use crate::outcome::Judgement;
 use crate::output::Which;
 use crate::rank_table::RankLine;
@@ -62,16 +63,34 @@ impl MultiHostJob {
                     }
                 }
             }
-            FromHost::Line(text) => self.output.print(&text),
+            FromHost::Line(text) => self.print_line(&text),
+            FromHost::Started(ranks) => {
+                self.started = self.started.saturating_add(ranks);
+                // Now: the next message may be about the failure of a rank.
+                self.report_start(self.started >= self.size);
+            }
+            FromHost::Spawn { asker, request }
+                if asker.checked_sub(self.base).is_some_and(covers) =>
+            {
+                self.spawn(asker, request);
+            }
             FromHost::ForeignMpi(library) => self.outcome.add_foreign(library),
             FromHost::Failed(code) => self.end(code),
             // A message about a rank of another child is ignored.
             FromHost::Output { .. }
             | FromHost::Happened { .. }
             | FromHost::Explained { .. }
+            | FromHost::Spawn { .. }
             | FromHost::Lost(_) => {}
             // The links have recorded these.
             FromHost::Hello { .. } | FromHost::Beat | FromHost::InputTaken | FromHost::Over => {}
+        }
+    }
+
+    /// Prints a line of a host.
+    fn print_line(&mut self, text: &str) {
+        if !self.jobs.holds(text.strip_prefix("mpiexec: ").unwrap_or(text)) {
+            self.output.print(text);
         }
     }
 
@@ -85,8 +104,8 @@ impl MultiHostJob {
     /// A host whose last rank has just ended was active, and others may not have looked since.
     /// Therefore a stall must last for some of their looks; and for one of each rank, where only a
     /// proof ends the job.
-    fn on_stalled(&mut self) {
-        if self.links.stall() == Some(HostStall::Waiting) {
+    pub(super) fn on_stalled(&mut self) {
+        if self.are_all_stalled() {
             let looks = if self.choices.stall_abort { LOOK_TIME } else { Duration::ZERO };
             let due = Instant::now() + looks.max(self.choices.stall_after / 2);
             self.stall_due.get_or_insert(due);
@@ -95,13 +114,20 @@ impl MultiHostJob {
         }
     }
 
+    /// Returns true if no rank of this job and of those that it has spawned makes progress.
+    fn are_all_stalled(&mut self) -> bool {
+        let own = self.links.stall().unwrap_or(HostStall::Idle);
+        self.jobs.are_stalled_with(own)
+    }
+
     /// Reports a stall that has lasted.
     pub(super) fn check_stall(&mut self, now: Instant) {
         if self.stall_due.is_none_or(|due| now < due) {
             return;
         }
         self.stall_due = None;
-        if self.links.stall() == Some(HostStall::Waiting) {
+        if self.are_all_stalled() {
+            self.jobs.request_tables();
             self.print(&stall::report(self.choices.stall_after));
             self.request_table(now);
         }

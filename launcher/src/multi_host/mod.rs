@@ -3,13 +3,15 @@
 //! One `poll` over the daemons that this process has started, signals and the standard streams.
 //! These daemons start the others ([`crate::tree`]). All daemons start, watch and end ranks. This
 //! side judges failures and prints whole lines. The parts: `state` holds the job, `messages` acts
-//! on what hosts send, `loss` reports lost hosts, `table` collects what ranks are doing.
+//! on what hosts send, `loss` reports lost hosts, `table` collects what ranks are doing, and
+//! `other_jobs` is about spawned jobs.
 //!
 //! States: running -> (stopping, after a signal) -> ending (the hosts were requested to end their
 //! ranks) -> over, once every child is over or lost.
 
 mod loss;
 mod messages;
+mod other_jobs;
 mod state;
 mod table;
 
@@ -23,6 +25,8 @@ use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
 use crate::hosts::Host;
 use crate::input::StandardInput;
+use crate::nested::links::JobLinks;
+use crate::nested::root::Root as _;
 use crate::outcome::{Clock, EXIT_TIMED_OUT, Outcome};
 use crate::output::{Output, Which};
 use crate::program::CannotRun;
@@ -42,6 +46,7 @@ pub(crate) fn run(
     share: &Share,
     explanations: Explanations,
     arrived: Vec<Arrival>,
+    jobs: JobLinks,
 ) -> Result<u8, CannotRun> {
     let refused = |message: String| CannotRun { message, code: 1 };
     // Before signals are blocked, which agents would inherit. A signal that ends this process
@@ -54,13 +59,20 @@ pub(crate) fn run(
         output.add_remote(rank, Which::Out);
         output.add_remote(rank, Which::Err);
     }
+    let mut store = Store::new(0..0, links.routes(share.base));
+    if jobs.are_outermost() {
+        store.keep_names();
+    }
     let host = |share| HostState { share, is_lost: false, answer: None };
     let mut job = MultiHostJob {
         input: links.want_input().then(StandardInput::new),
         hosts: shares.into_iter().map(host).collect(),
-        store: Store::new(0..0, links.routes()),
+        store,
         links,
+        jobs,
         size: share.size,
+        base: share.base,
+        started: 0,
         signals,
         output,
         outcome: Outcome::new(explanations, settings.on_failure),
@@ -79,7 +91,10 @@ pub(crate) fn run(
     job.conclude(settings);
     job.links.end_agents();
     job.outcome.report(settings, &job.clock, job.output.messages());
-    Ok(job.outcome.code())
+    let code = job.outcome.code();
+    let none_in_mpi = job.no_rank_was_in_mpi();
+    job.jobs.finish(code, none_in_mpi);
+    Ok(code)
 }
 
 /// Starts the first daemons of the tree, which start the others. Returns all hosts that get ranks.
@@ -110,12 +125,14 @@ fn connect(
 
 impl MultiHostJob {
     fn watch(&mut self) {
-        while !self.links.are_over() {
+        while !self.links.are_over() || !self.jobs.are_over() {
             for source in self.wait(self.deadline()) {
                 match source {
                     Source::Signals => self.read_signals(),
                     Source::FromLink(link) => self.read_link(link),
                     Source::ToLink(link) => self.links.write(link),
+                    Source::FromJob(job) => self.read_job(job),
+                    Source::ToJob(job) => self.jobs.write(job),
                     Source::Sink(id) => self.output.write(id),
                     Source::Stdin => self.read_input(),
                 }
@@ -131,7 +148,8 @@ impl MultiHostJob {
     fn deadline(&self) -> Option<Instant> {
         let (limit, output) = (self.clock.deadline(), self.output.deadline());
         let (stall, unfinalized) = (self.stall_due, self.unfinalized.deadline());
-        let due = [self.host_deadline(), limit, self.table_due, stall, unfinalized, output];
+        let (hosts, jobs) = (self.host_deadline(), self.jobs.deadline());
+        let due = [hosts, jobs, limit, self.table_due, stall, unfinalized, output];
         due.into_iter().flatten().min()
     }
 
@@ -140,12 +158,15 @@ impl MultiHostJob {
         if let Some(line) = self.clock.limit_reached(now) {
             self.print(&line);
             self.request_table(now);
+            self.jobs.request_tables();
             self.end(EXIT_TIMED_OUT);
         }
         self.check_unfinalized(now);
         self.check_stall(now);
         self.check_table(now);
         self.check_hosts(now);
+        self.check_jobs(now);
+        self.report_start(self.started >= self.size);
         self.check_output();
     }
 
@@ -167,20 +188,27 @@ impl MultiHostJob {
                     self.links.send_to_all(&ToHost::Signal(signal));
                     let _ = kill_process(getpid(), Signal::STOP);
                 }
-                libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
-                    let code = 128 + signal as u8;
-                    self.outcome.set_code(code);
-                    self.links.send_to_all(&ToHost::Signal(signal));
-                    if self.phase == Phase::Running {
-                        self.phase = Phase::Stopping { until: None };
-                    }
-                    // A host that is still starting cannot act on the signal.
-                    if self.links.is_one_starting() {
-                        self.end(code);
-                    }
-                }
+                libc::SIGINT | libc::SIGTERM | libc::SIGHUP => self.on_stop_signal(signal),
                 other => self.links.send_to_all(&ToHost::Signal(other)),
             }
+        }
+    }
+
+    /// Passes on a signal that ends the job. A second one ends spawned jobs at once; a host decides
+    /// for itself.
+    fn on_stop_signal(&mut self, signal: i32) {
+        let code = 128 + signal as u8;
+        self.outcome.set_code(code);
+        self.links.send_to_all(&ToHost::Signal(signal));
+        if self.phase == Phase::Running {
+            self.phase = Phase::Stopping { until: None };
+            self.jobs.stop(signal);
+        } else {
+            self.jobs.end(Instant::now());
+        }
+        // A host that is still starting cannot act on the signal.
+        if self.links.is_one_starting() {
+            self.end(code);
         }
     }
 
@@ -201,8 +229,12 @@ impl MultiHostJob {
 
     /// Prints the closing lines of a job that is over.
     fn conclude(&mut self, settings: &Settings) {
-        let none_in_mpi =
-            self.ended.iter().all(|line| line.as_ref().is_some_and(RankLine::is_absent));
+        let none_in_mpi = self.no_rank_was_in_mpi();
         self.outcome.conclude(settings, none_in_mpi, &mut self.output);
+    }
+
+    /// Returns true if all ranks have ended and none has called MPI_Init.
+    fn no_rank_was_in_mpi(&self) -> bool {
+        self.ended.iter().all(|line| line.as_ref().is_some_and(RankLine::is_absent))
     }
 }

@@ -7,6 +7,7 @@ use rustix::event::PollFlags;
 
 use crate::frames::{HostTable, ToHost};
 use crate::input::StandardInput;
+use crate::nested::links::JobLinks;
 use crate::outcome::{Clock, Outcome};
 use crate::output::Output;
 use crate::poll_set::{self, Interest};
@@ -23,6 +24,8 @@ pub(super) enum Source {
     Signals,
     FromLink(usize),
     ToLink(usize),
+    FromJob(usize),
+    ToJob(usize),
     Sink(usize),
     Stdin,
 }
@@ -63,8 +66,14 @@ pub(super) struct MultiHostJob {
     pub(super) hosts: Vec<HostState>,
     /// The daemons that this process has started.
     pub(super) links: Links,
+    /// The jobs that were spawned, or the one that has spawned this one.
+    pub(super) jobs: JobLinks,
     /// The number of ranks.
     pub(super) size: u32,
+    /// The process number of rank 0.
+    pub(super) base: u32,
+    /// The number of ranks that were started, if this is a spawned job.
+    pub(super) started: u32,
     pub(super) signals: Signals,
     pub(super) output: Output,
     /// Standard input, until its end.
@@ -96,6 +105,9 @@ impl MultiHostJob {
         all.extend(readable.map(|(id, file)| (Source::FromLink(id), file, PollFlags::IN)));
         let writable = self.links.writable();
         all.extend(writable.map(|(id, file)| (Source::ToLink(id), file, PollFlags::OUT)));
+        let (from_jobs, to_jobs) = (self.jobs.readable(), self.jobs.writable());
+        all.extend(from_jobs.into_iter().map(|(id, f)| (Source::FromJob(id), f, PollFlags::IN)));
+        all.extend(to_jobs.into_iter().map(|(id, f)| (Source::ToJob(id), f, PollFlags::OUT)));
         all.extend(
             self.output.writable().map(|(id, file)| (Source::Sink(id), file, PollFlags::OUT)),
         );
@@ -107,7 +119,9 @@ impl MultiHostJob {
 
     /// Prints a line for the user.
     pub(super) fn print(&mut self, text: &str) {
-        self.output.print(&format!("mpiexec: {text}"));
+        if !self.jobs.holds(text) {
+            self.output.print(&format!("mpiexec: {text}"));
+        }
     }
 
     /// Returns the host of a rank.
@@ -125,16 +139,18 @@ impl MultiHostJob {
     /// Sends messages about the store.
     pub(super) fn deliver(&mut self, outgoing: Outgoing) {
         for (party, message) in outgoing {
-            if let Party::Child(link) = party {
-                self.links.send(link, &ToHost::Store(message));
+            match party {
+                Party::Child(link) => self.links.send(link, &ToHost::Store(message)),
+                other => self.jobs.send(other, message),
             }
         }
     }
 
-    /// Ends the job with this exit code.
+    /// Ends the job with this exit code, and the jobs that it has spawned.
     pub(super) fn end(&mut self, code: u8) {
         self.outcome.set_code(code);
         self.phase = Phase::Ending;
         self.links.end(Instant::now());
+        self.jobs.end(Instant::now());
     }
 }

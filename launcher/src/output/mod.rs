@@ -145,7 +145,8 @@ impl Output {
     fn file_sink(&mut self, rank: u32, which: Which) -> Option<Sink> {
         let folder = self.options.folder.as_ref()?;
         let kind = if which == Which::Out { "out" } else { "err" };
-        let path = Path::new(folder).join(format!("rank.{rank}.{kind}"));
+        let number = self.options.base + rank;
+        let path = Path::new(folder).join(format!("rank.{number}.{kind}"));
         match File::create(&path) {
             Ok(file) => Some(Sink::to_file(file.into(), path)),
             Err(error) => {
@@ -421,7 +422,7 @@ impl OutputOptions {
             prefix = format!("{} ", humantime::format_rfc3339_millis(SystemTime::now()));
         }
         if self.tag {
-            prefix += &format!("[{rank}] ");
+            prefix += &format!("[{}] ", self.base + rank);
         }
         prefix
     }

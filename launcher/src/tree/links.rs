@@ -134,11 +134,12 @@ impl Links {
         &self.links[link]
     }
 
-    /// Returns which child leads to which ranks.
-    pub(crate) fn routes(&self) -> Vec<(Range<u32>, usize)> {
+    /// Returns which child leads to which processes; rank 0 has the number `base`.
+    pub(crate) fn routes(&self, base: u32) -> Vec<(Range<u32>, usize)> {
         let routes = self.links.iter().enumerate();
+        let number = move |ranks: Range<u32>| base + ranks.start..base + ranks.end;
         routes
-            .flat_map(|(id, link)| link.branch.ranges().into_iter().map(move |r| (r, id)))
+            .flat_map(|(id, link)| link.branch.ranges().into_iter().map(move |r| (number(r), id)))
             .collect()
     }
 
@@ -497,9 +498,8 @@ pub(super) fn begin(settings: &Settings, share: &Share, tree: &Tree, branch: &Br
         false => settings.sections.clone(),
     };
     let (name, below) = (head.name.clone(), below.clone());
-    let Share { ref hosts, size, job, secret, .. } = *share;
     ToHost::Begin {
-        share: Box::new(Share { first: head.first, hosts: hosts.clone(), size, job, secret }),
+        share: Box::new(Share { first: head.first, ..share.clone() }),
         settings: Box::new(Settings { sections, ..settings.clone() }),
         tree: Box::new(Tree { name, below, ranks: head.ranks, ..tree.clone() }),
     }

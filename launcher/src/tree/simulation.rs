@@ -10,6 +10,8 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use bootstrap::control::ToRank;
+use bootstrap::service_names::{NameAnswer, NameRequest};
 use bootstrap::{RankState, Snapshot};
 use serde::Serialize;
 
@@ -73,6 +75,8 @@ pub(super) struct Simulation {
     homes: Vec<usize>,
     /// What ranks were answered.
     pub(super) answers: HashMap<(u32, String), Vec<u8>>,
+    /// Answers about names of services, by rank.
+    named: HashMap<u32, NameAnswer>,
     /// Messages under way: receiver, sender, bytes; by the time of their arrival.
     pending: BTreeMap<(u64, u64), (usize, usize, Vec<u8>)>,
     /// The number of messages so far.
@@ -109,6 +113,7 @@ impl Simulation {
             processes: Vec::new(),
             homes: vec![0; size as usize],
             answers: HashMap::new(),
+            named: HashMap::new(),
             pending: BTreeMap::new(),
             number: 0,
             settings: Settings { sections: vec![section], ..Settings::default() },
@@ -118,6 +123,8 @@ impl Simulation {
                 hosts: vec![ranks; hosts as usize],
                 job: 1,
                 secret: [0; 32],
+                base: 0,
+                parent: None,
             },
             began: Instant::now(),
             now: 0,
@@ -162,6 +169,9 @@ impl Simulation {
         let routes = split.iter().enumerate();
         let routes = routes.flat_map(|(id, b)| b.ranges().into_iter().map(move |r| (r, id)));
         self.processes[id].store = Store::new(self.processes[id].ranks.clone(), routes.collect());
+        if id == 0 {
+            self.processes[id].store.keep_names();
+        }
         for branch in split {
             let child = self.add(Some(id), tree.clone());
             self.processes[id].children.push(child);
@@ -310,11 +320,17 @@ impl Simulation {
                     let answers = values.into_iter().map(|(key, value)| ((rank, key), value));
                     self.answers.extend(answers);
                 }
+                (Party::Local(local), StoreMessage::Reply { asker, message }) => {
+                    assert_eq!(self.processes[id].ranks.start + local, asker);
+                    let ToRank::Name(answer) = message else { panic!("{message:?}") };
+                    self.named.insert(asker, answer);
+                }
                 (Party::Local(_), message) => panic!("a rank is sent {message:?}"),
                 (Party::Child(child), message) => {
                     let child = self.processes[id].children[child];
                     self.send(id, child, &ToHost::Store(message));
                 }
+                (Party::Job(_), message) => panic!("no job was spawned: {message:?}"),
                 (Party::Parent, message) => self.send_up(id, &FromHost::Store(message)),
             }
         }
@@ -333,6 +349,18 @@ impl Simulation {
         let local = rank - self.processes[home].ranks.start;
         let outgoing = self.processes[home].store.ask(key.into(), local);
         self.deliver(home, outgoing);
+    }
+
+    /// A rank sends a request about the name of a service.
+    pub(super) fn ask_name(&mut self, rank: u32, request: NameRequest) {
+        let home = self.homes[rank as usize];
+        let outgoing = self.processes[home].store.ask_name(rank, request);
+        self.deliver(home, outgoing);
+    }
+
+    /// Takes the answer to it.
+    pub(super) fn take_named(&mut self, rank: u32) -> Option<NameAnswer> {
+        self.named.remove(&rank)
     }
 
     /// A rank ends well.

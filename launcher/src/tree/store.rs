@@ -1,9 +1,13 @@
 //! One process's part of the job's store, through which ranks publish values to each other.
 //!
-//! A value lies where it was put: the key names the rank (`tcp/17`), whose host is its owner. Rank
-//! 0's host owns all other keys. Nothing is sent before a rank asks. A request travels along the
-//! tree towards the owner, and the answer back; each process on the way keeps a copy, and asks
-//! once for all that wait for the same key. So the owner answers its neighbours in the tree alone.
+//! A value lies where it was put: the key names the process (`tcp/17`), whose host is its owner.
+//! Process 0's host owns all other keys. Nothing is sent before a rank asks. A request travels
+//! along the tree towards the owner, and the answer back; each process on the way keeps a copy, and
+//! asks once for all that wait for the same key. So the owner answers its neighbours in the tree
+//! alone.
+//!
+//! Ranks are known by their process numbers ([`bootstrap::spawning`]). The spawned jobs are further
+//! neighbours of the outermost `mpiexec`, which is the parent of each: the tree goes on there.
 //!
 //! Values come in *lots*: the answer has those of the ranks beside the one that was asked for, as
 //! far as they are known here and the asker has not had them. A rank gets lots from its ninth
@@ -13,6 +17,8 @@
 //! Put    (key, value)      towards the owner, from where it was put
 //! Get    (key, is_again)   towards the owner, or to the first copy; the owner waits for a Put
 //! Values [(key, value)]    back to those who asked
+//! Name   (asker, request)  up to the outermost mpiexec, which keeps the names of services
+//! Reply  (asker, message)  to the process that has sent a request to the launcher
 //! ```
 //!
 //! States of a key: unknown -> asked for (some wait) -> known. A rank that asks again for a value
@@ -22,6 +28,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use bootstrap::control::ToRank;
+use bootstrap::service_names::{NameRequest, ServiceNames};
 use bootstrap::store_key::putter;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +59,20 @@ pub enum StoreMessage {
     },
     /// The answer to `Get`, and values that will be asked for next: keys and values.
     Values(Vec<(String, Vec<u8>)>),
+    /// A rank's request about the name of a service.
+    Name {
+        /// Its process number.
+        asker: u32,
+        /// The request.
+        request: NameRequest,
+    },
+    /// The answer to a rank's request.
+    Reply {
+        /// The process number of the rank that has asked.
+        asker: u32,
+        /// The message for it.
+        message: ToRank,
+    },
 }
 
 /// A neighbour in the tree, or a rank of this host.
@@ -60,7 +82,9 @@ pub enum Party {
     Local(u32),
     /// A child in the tree.
     Child(usize),
-    /// The parent in the tree.
+    /// A spawned job, by its number in the outermost `mpiexec`.
+    Job(usize),
+    /// The parent in the tree; in the `mpiexec` of a spawned job the outermost one.
     Parent,
 }
 
@@ -70,14 +94,16 @@ pub type Outgoing = Vec<(Party, StoreMessage)>;
 /// The part of the store in one process.
 #[derive(Debug)]
 pub struct Store {
-    /// The ranks of this host.
+    /// The process numbers of the ranks of this host.
     own: Range<u32>,
-    /// The ranks of each child and all hosts below it; not always one range.
-    children: Vec<(Range<u32>, usize)>,
+    /// Those of each child and all hosts below it, not always one range, and of each spawned job.
+    below: Vec<(Range<u32>, Party)>,
     entries: HashMap<String, Entry>,
     /// The requests of each rank of this host.
     asked: Vec<u32>,
     used: usize,
+    /// The names of services, in the outermost `mpiexec`.
+    names: Option<ServiceNames>,
 }
 
 #[derive(Debug, Default)]
@@ -91,12 +117,33 @@ struct Entry {
 }
 
 impl Store {
-    /// Returns an empty store of a process with these ranks. `children`: which child leads to which
-    /// ranks.
-    pub fn new(own: Range<u32>, mut children: Vec<(Range<u32>, usize)>) -> Store {
-        children.sort_by_key(|(ranks, _)| ranks.start);
+    /// Returns an empty store of a process whose ranks have these process numbers. `children`:
+    /// which child leads to which numbers.
+    pub fn new(own: Range<u32>, children: Vec<(Range<u32>, usize)>) -> Store {
         let asked = vec![0; own.len()];
-        Store { own, children, entries: HashMap::new(), asked, used: 0 }
+        let entries = HashMap::new();
+        let mut store = Store { own, below: Vec::new(), entries, asked, used: 0, names: None };
+        store.below.extend(children.into_iter().map(|(numbers, id)| (numbers, Party::Child(id))));
+        store.below.sort_by_key(|(numbers, _)| numbers.start);
+        store
+    }
+
+    /// Keeps the names of services of all jobs.
+    pub fn keep_names(&mut self) {
+        self.names = Some(ServiceNames::default());
+    }
+
+    /// Adds a spawned job, whose processes have these numbers. Returns the requests that wait for
+    /// them.
+    pub fn add_job(&mut self, numbers: Range<u32>, job: usize) -> Outgoing {
+        let is_of_job = |key: &str| putter(key).is_some_and(|owner| numbers.contains(&owner));
+        let waits = |entry: &(&String, &Entry)| !entry.1.waiting.is_empty() && is_of_job(entry.0);
+        let request = |key: &String| StoreMessage::Get { key: key.clone(), is_again: false };
+        let early = self.entries.iter().filter(waits);
+        let early = early.map(|(key, _)| (Party::Job(job), request(key))).collect();
+        let at = self.below.partition_point(|(other, _)| other.start < numbers.start);
+        self.below.insert(at, (numbers, Party::Job(job)));
+        early
     }
 
     /// Takes a value that was put by a rank of this host or elsewhere in the tree.
@@ -123,7 +170,26 @@ impl Store {
             StoreMessage::Put { key, value } => self.put(key, value),
             StoreMessage::Get { key, is_again } => self.get(key, is_again, from),
             StoreMessage::Values(values) => self.keep(values),
+            StoreMessage::Name { asker, request } => self.ask_name(asker, request),
+            StoreMessage::Reply { asker, message } => self.reply(asker, message),
         }
+    }
+
+    /// Takes the request of a rank, by its process number, about the name of a service.
+    pub fn ask_name(&mut self, asker: u32, request: NameRequest) -> Outgoing {
+        match &mut self.names {
+            Some(names) => {
+                let answer = names.answer(request);
+                self.reply(asker, ToRank::Name(answer))
+            }
+            None => vec![(Party::Parent, StoreMessage::Name { asker, request })],
+        }
+    }
+
+    /// Answers a rank, by its process number.
+    pub fn reply(&self, asker: u32, message: ToRank) -> Outgoing {
+        let way = self.way_to_process(asker).unwrap_or(Party::Local(asker - self.own.start));
+        vec![(way, StoreMessage::Reply { asker, message })]
     }
 
     fn get(&mut self, key: String, is_again: bool, asker: Party) -> Outgoing {
@@ -177,7 +243,7 @@ impl Store {
             Party::Local(local) => {
                 self.asked.get(local as usize).is_some_and(|asked| *asked > SINGLE_VALUES)
             }
-            Party::Child(_) | Party::Parent => true,
+            Party::Child(_) | Party::Job(_) | Party::Parent => true,
         };
         let others = if takes_lots { lot(key) } else { Vec::new() };
         let mut values = Vec::new();
@@ -194,14 +260,18 @@ impl Store {
 
     /// Returns the neighbour on the way to a key's owner; `None` if that is this process.
     fn way_to(&self, key: &str) -> Option<Party> {
-        let owner = putter(key).unwrap_or(0);
-        if self.own.contains(&owner) {
+        self.way_to_process(putter(key).unwrap_or(0))
+    }
+
+    /// Returns the neighbour on the way to a process; `None` if it is a rank of this host.
+    fn way_to_process(&self, number: u32) -> Option<Party> {
+        if self.own.contains(&number) {
             return None;
         }
-        let child = self.children.partition_point(|(ranks, _)| ranks.start <= owner);
-        let child = child.checked_sub(1).map(|before| &self.children[before]);
-        let child = child.filter(|(ranks, _)| ranks.contains(&owner));
-        Some(child.map_or(Party::Parent, |(_, child)| Party::Child(*child)))
+        let after = self.below.partition_point(|(numbers, _)| numbers.start <= number);
+        let way = after.checked_sub(1).map(|before| &self.below[before]);
+        let way = way.filter(|(numbers, _)| numbers.contains(&number));
+        Some(way.map_or(Party::Parent, |(_, party)| *party))
     }
 }
 
@@ -245,15 +315,137 @@ impl Entry {
                     *word &= !(1 << (local % 64));
                 }
             }
-            Party::Child(_) | Party::Parent => self.sent.retain(|party| *party != asker),
+            Party::Child(_) | Party::Job(_) | Party::Parent => {
+                self.sent.retain(|party| *party != asker)
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bootstrap::service_names::NameAnswer;
+    use bootstrap::spawning::SpawnAnswer;
+
     use super::*;
     use crate::tree::simulation::Simulation;
+
+    /// The stores of several jobs, and what ranks were answered, by process number.
+    struct Jobs {
+        stores: Vec<Store>,
+        /// Which store is whose neighbour.
+        edges: Vec<(usize, Party, usize)>,
+        answers: Vec<(u32, StoreMessage)>,
+    }
+
+    impl Jobs {
+        /// A job of two hosts, which has spawned one of two hosts and one of a single process.
+        fn new() -> Jobs {
+            let children = |base: u32| vec![(base..base + 2, 0), (base + 2..base + 4, 1)];
+            let mut outermost = Store::new(0..0, children(0));
+            outermost.keep_names();
+            for (numbers, job) in [(4..8, 0), (8..9, 1)] {
+                assert_eq!(outermost.add_job(numbers, job), []);
+            }
+            let stores = vec![
+                outermost,
+                Store::new(0..2, Vec::new()),
+                Store::new(2..4, Vec::new()),
+                Store::new(4..4, children(4)),
+                Store::new(4..6, Vec::new()),
+                Store::new(6..8, Vec::new()),
+                Store::new(8..9, Vec::new()),
+            ];
+            let edges = vec![
+                (0, Party::Child(0), 1),
+                (0, Party::Child(1), 2),
+                (0, Party::Job(0), 3),
+                (0, Party::Job(1), 6),
+                (3, Party::Child(0), 4),
+                (3, Party::Child(1), 5),
+            ];
+            Jobs { stores, edges, answers: Vec::new() }
+        }
+
+        fn home(&mut self, number: u32) -> (usize, u32) {
+            let is_home = |store: &Store| store.own.contains(&number);
+            let home = self.stores.iter().position(is_home).unwrap();
+            (home, number - self.stores[home].own.start)
+        }
+
+        fn deliver(&mut self, from: usize, outgoing: Outgoing) {
+            for (party, message) in outgoing {
+                let down = |edge: &&(usize, Party, usize)| (edge.0, edge.1) == (from, party);
+                let (to, sender) = match party {
+                    Party::Local(local) => {
+                        self.answers.push((self.stores[from].own.start + local, message));
+                        continue;
+                    }
+                    Party::Parent => match self.edges.iter().find(|edge| edge.2 == from) {
+                        Some((to, sender, _)) => (*to, *sender),
+                        None => continue,
+                    },
+                    _ => (self.edges.iter().find(down).unwrap().2, Party::Parent),
+                };
+                let outgoing = self.stores[to].on_message(sender, message);
+                self.deliver(to, outgoing);
+            }
+        }
+
+        fn put(&mut self, number: u32) {
+            let (home, _) = self.home(number);
+            let outgoing = self.stores[home].put(format!("tcp/{number}"), vec![number as u8]);
+            self.deliver(home, outgoing);
+        }
+
+        fn ask(&mut self, number: u32, other: u32) -> Option<Vec<u8>> {
+            let (home, local) = self.home(number);
+            let key = format!("tcp/{other}");
+            let outgoing = self.stores[home].ask(key.clone(), local);
+            self.deliver(home, outgoing);
+            let (asker, message) = self.answers.pop()?;
+            let StoreMessage::Values(values) = message else { panic!("{message:?}") };
+            assert_eq!((asker, &values[0].0), (number, &key));
+            Some(values[0].1.clone())
+        }
+
+        fn ask_name(&mut self, number: u32, request: NameRequest) -> ToRank {
+            let (home, _) = self.home(number);
+            let outgoing = self.stores[home].ask_name(number, request);
+            self.deliver(home, outgoing);
+            self.take_reply(number)
+        }
+
+        fn take_reply(&mut self, number: u32) -> ToRank {
+            let Some((to, StoreMessage::Reply { asker, message })) = self.answers.pop() else {
+                panic!("{number} has no answer")
+            };
+            assert_eq!((to, asker), (number, number));
+            message
+        }
+    }
+
+    #[test]
+    fn values_names_and_answers_cross_the_borders_of_jobs() {
+        let mut all = Jobs::new();
+        (0..9).for_each(|number| all.put(number));
+        for (number, other) in (0..9).flat_map(|number| (0..9).map(move |other| (number, other))) {
+            assert_eq!(all.ask(number, other), Some(vec![other as u8]), "{number} asks {other}");
+        }
+        assert_eq!(all.ask(0, 9), None, "there is no such process yet");
+        let early = StoreMessage::Get { key: "tcp/9".into(), is_again: false };
+        assert_eq!(all.stores[0].add_job(9..10, 2), [(Party::Job(2), early)]);
+        let publish = NameRequest::Publish { name: b"ocean".to_vec(), value: b"port".to_vec() };
+        assert_eq!(all.ask_name(7, publish), ToRank::Name(NameAnswer::Done));
+        for number in 0..9 {
+            let answer = all.ask_name(number, NameRequest::Lookup { name: b"ocean".to_vec() });
+            assert_eq!(answer, ToRank::Name(NameAnswer::Value(b"port".to_vec())));
+            let answer = ToRank::Spawn(SpawnAnswer::Started { first: 9 });
+            let outgoing = all.stores[0].reply(number, answer.clone());
+            all.deliver(0, outgoing);
+            assert_eq!(all.take_reply(number), answer);
+        }
+    }
 
     #[test]
     fn an_early_request_is_answered_by_the_put() {
@@ -272,6 +464,28 @@ mod tests {
         assert_eq!([5, 4].map(|rank| all.answer(rank, "a/0")), [Some(&[1][..]); 2]);
         assert_eq!((all.answer(0, "a/5"), all.answer(1, "x")), (Some(&[2][..]), Some(&[3][..])));
         assert_eq!(all.sent_by_host_of(4), 3, "one request for both, a value, a put");
+    }
+
+    #[test]
+    fn names_of_services_are_known_on_all_hosts() {
+        let mut all = Simulation::new(5, 2, 2);
+        let name = || b"ocean".to_vec();
+        let lookup = || NameRequest::Lookup { name: name() };
+        let value = b"port".to_vec();
+        all.ask_name(9, NameRequest::Publish { name: name(), value: value.clone() });
+        all.run();
+        assert_eq!(all.take_named(9), Some(NameAnswer::Done));
+        for rank in [0, 1, 4, 7, 8] {
+            all.ask_name(rank, lookup());
+            all.run();
+            assert_eq!(all.take_named(rank), Some(NameAnswer::Value(value.clone())));
+        }
+        all.ask_name(3, NameRequest::Unpublish { name: name() });
+        all.run();
+        assert_eq!(all.take_named(3), Some(NameAnswer::Done));
+        all.ask_name(9, lookup());
+        all.run();
+        assert_eq!(all.take_named(9), Some(NameAnswer::Missing));
     }
 
     #[test]

@@ -127,7 +127,7 @@ const MEETING_BYTES: usize = OFFER_AT + Offer::BYTES;
 
 /// Returns the members of a communicator without their extents.
 fn members_of(p: &mut Process, comm: usize) -> Result<Members> {
-    let ranks = LocalRanks::from(p.core()?.job.local_ranks());
+    let ranks = LocalRanks::from(p.core()?.job.local_numbers());
     let comm = p.comm(comm)?;
     let is_local = |&(_, peer): &(u32, Peer)| ranks.contains(peer.0);
     let local = (0..).zip(comm.group().iter()).filter(is_local).map(|(rank, _)| rank);

@@ -18,7 +18,7 @@ use crate::project::Project;
 use crate::steps::{Step, say};
 
 /// The files that must pass, in groups that are one job each.
-const GROUPS: [&[&str]; 4] = [
+const GROUPS: [&[&str]; 5] = [
     &[
         "p2p_buf",
         "p2p_buf_matched",
@@ -78,6 +78,7 @@ const GROUPS: [&[&str]; 4] = [
         "util_dtlib",
     ],
     &["file", "io", "win", "rma", "rma_nb"],
+    &["dynproc", "spawn"],
 ];
 /// Files that communicate with no other rank and take long with NumPy: run on one rank.
 const ON_ONE_RANK: [&str; 1] = ["util_dtlib"];

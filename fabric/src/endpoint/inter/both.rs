@@ -4,6 +4,7 @@
 //! that found no space is in the outbox; until a decision has left it, nothing else goes to that
 //! peer.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
@@ -27,8 +28,8 @@ pub type Report = Box<dyn FnMut(Peer, &str) + Send>;
 pub struct Choice {
     /// Rank of this process.
     pub me: Peer,
-    /// Number of processes.
-    pub size: u32,
+    /// The processes of the own job: those of others are reached by TCP.
+    pub world: Range<u32>,
     /// Name of this process's fabric, which it has published.
     pub fabric: String,
     /// The job's store.
@@ -39,6 +40,33 @@ pub struct Choice {
     pub patience: Patience,
     /// Tells the user that a peer is reached by TCP instead of verbs, and why.
     pub report: Report,
+}
+
+/// The routes to all peers.
+pub(super) struct Routes {
+    /// The first process of the own job.
+    first: u32,
+    own: Vec<Route>,
+}
+
+impl Routes {
+    fn new(world: Range<u32>) -> Routes {
+        Routes { first: world.start, own: vec![Route::Unknown; world.len()] }
+    }
+
+    /// Returns what is known of the route to a peer; processes of other jobs are reached by TCP.
+    #[inline]
+    pub(super) fn of(&self, peer: Peer) -> Route {
+        let at = peer.0.wrapping_sub(self.first);
+        self.own.get(at as usize).copied().unwrap_or(Route::Tcp)
+    }
+
+    fn set(&mut self, peer: Peer, route: Route) {
+        let at = peer.0.wrapping_sub(self.first);
+        if let Some(known) = self.own.get_mut(at as usize) {
+            *known = route;
+        }
+    }
 }
 
 /// What a poll found about peers without a route.
@@ -52,7 +80,7 @@ pub(super) struct Both<V, T> {
     pub(super) verbs: V,
     pub(super) tcp: T,
     pub(super) choice: Choice,
-    pub(super) routes: Vec<Route>,
+    pub(super) routes: Routes,
     /// Shorter once verbs has not reached a peer.
     patience: Patience,
     /// Peers whose name is awaited.
@@ -78,7 +106,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
             offload: Offload::Processor,
             late_puts: one.late_puts || other.late_puts,
         };
-        let routes = vec![Route::Unknown; choice.size as usize];
+        let routes = Routes::new(choice.world.clone());
         Both {
             verbs,
             tcp,
@@ -99,7 +127,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
     /// known.
     #[inline]
     pub(super) fn route(&mut self, peer: Peer) -> Result<Route, PeerFailed> {
-        match self.routes[peer.0 as usize] {
+        match self.routes.of(peer) {
             Route::Verbs if self.outbox.is_empty() => Ok(Route::Verbs),
             Route::Tcp if self.outbox.is_empty() => Ok(Route::Tcp),
             _ => self.find_route(peer),
@@ -108,13 +136,13 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
 
     #[cold]
     fn find_route(&mut self, peer: Peer) -> Result<Route, PeerFailed> {
-        match self.routes[peer.0 as usize] {
+        match self.routes.of(peer) {
             Route::Unknown => self.look_up(peer)?,
             Route::Negotiating => self.reach(peer),
             Route::Verbs | Route::Tcp => {}
         }
         let has_steps = self.outbox.iter().any(|entry| entry.0 == peer);
-        Ok(if has_steps { Route::Negotiating } else { self.routes[peer.0 as usize] })
+        Ok(if has_steps { Route::Negotiating } else { self.routes.of(peer) })
     }
 
     fn look_up(&mut self, peer: Peer) -> Result<(), PeerFailed> {
@@ -130,9 +158,9 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
         match name.strip_prefix(ours).filter(|_| !ours.is_empty()) {
             Some([]) => self.reach(peer),
             Some(rest) if rest == VERBS_ALONE.as_bytes() => {
-                self.routes[peer.0 as usize] = Route::Verbs;
+                self.routes.set(peer, Route::Verbs);
             }
-            _ => self.routes[peer.0 as usize] = Route::Tcp,
+            _ => self.routes.set(peer, Route::Tcp),
         }
         Ok(())
     }
@@ -145,7 +173,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
     }
 
     fn contact(&mut self, peer: Peer) -> &mut Contact {
-        self.routes[peer.0 as usize] = Route::Negotiating;
+        self.routes.set(peer, Route::Negotiating);
         let (decides, patience) = (self.choice.me < peer, self.patience);
         self.contacts.entry(peer).or_insert_with(|| Contact::new(decides, patience))
     }
@@ -159,9 +187,9 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
         let decides = self.choice.me < peer;
         match contact.decision() {
             None => return,
-            Some(Via::Verbs) => self.routes[peer.0 as usize] = Route::Verbs,
+            Some(Via::Verbs) => self.routes.set(peer, Route::Verbs),
             Some(Via::Tcp) => {
-                self.routes[peer.0 as usize] = Route::Tcp;
+                self.routes.set(peer, Route::Tcp);
                 let why = contact.broken.take().unwrap_or_default();
                 // No frame of ours is lost: verbs has carried questions alone.
                 self.verbs.give_up(peer, &why);
@@ -244,7 +272,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
     }
 
     fn on_step(&mut self, peer: Peer, (via, step): (Via, Step), why: Option<&str>, now: Instant) {
-        match (self.routes[peer.0 as usize], via, step) {
+        match (self.routes.of(peer), via, step) {
             (Route::Unknown | Route::Negotiating, ..) => {
                 self.awaited.retain(|&other| other != peer);
                 self.contact(peer).received(via, step, why, now);
@@ -260,7 +288,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
 
     fn on_failure(&mut self, via: Via, failed: PeerFailed, now: Instant, sink: &mut impl Sink) {
         let peer = failed.peer;
-        let route = self.routes[peer.0 as usize];
+        let route = self.routes.of(peer);
         match (route, via) {
             (Route::Verbs, Via::Verbs) | (Route::Tcp, Via::Tcp) => sink.peer_failed(failed),
             (Route::Negotiating, Via::Verbs) => {
@@ -271,7 +299,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
                 // Verbs may still answer, unless it has failed as well.
                 if let Some(why) = self.contact(peer).broken.take() {
                     self.contacts.remove(&peer);
-                    self.routes[peer.0 as usize] = Route::Tcp;
+                    self.routes.set(peer, Route::Tcp);
                     let why = format!("over RDMA: {why}; over TCP: {}", failed.why);
                     sink.peer_failed(PeerFailed { peer, why });
                 }
@@ -283,7 +311,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
     /// Ends the agreement with a peer that is known to have failed.
     pub(super) fn give_up(&mut self, peer: Peer, why: &str) {
         if self.contacts.remove(&peer).is_some() {
-            self.routes[peer.0 as usize] = Route::Tcp;
+            self.routes.set(peer, Route::Tcp);
             self.verbs.give_up(peer, why);
         }
         self.outbox.retain(|entry| entry.0 != peer);
@@ -326,7 +354,7 @@ impl<V: HybridGet + GiveUp, T: HybridGet + GiveUp> Both<V, T> {
 /// reports all peers as failed, also those of the other transport: these reports are dropped.
 struct RouteSink<'a, S> {
     sink: &'a mut S,
-    routes: &'a [Route],
+    routes: &'a Routes,
     events: &'a mut Vec<Event>,
     via: Via,
 }
@@ -359,7 +387,7 @@ impl<S: Sink> Sink for RouteSink<'_, S> {
     }
 
     fn peer_failed(&mut self, failed: PeerFailed) {
-        match (self.routes[failed.peer.0 as usize], self.via) {
+        match (self.routes.of(failed.peer), self.via) {
             (Route::Verbs, Via::Verbs) | (Route::Tcp, Via::Tcp) => self.sink.peer_failed(failed),
             (Route::Negotiating, via) => self.events.push(Event::Failed(via, failed)),
             _ => {}

@@ -52,7 +52,7 @@ fn ranks(
             let reported = Arc::clone(&reported);
             let choice = Choice {
                 me: Peer(rank),
-                size: 4,
+                world: 0..4,
                 fabric: fabric.into(),
                 store: Box::new(store.clone()),
                 timer: Timer::new().unwrap(),
@@ -115,6 +115,7 @@ fn a_shared_fabric_is_used_and_everything_else_goes_by_tcp() {
     }
     assert_eq!(ranks[0].caps(Peer(1)).frame, 4096);
     assert_eq!(ranks[0].by_tcp((3, 3)), (2, 2));
+    assert_eq!(ranks[0].route(Peer(4)), Route::Tcp, "a process of another job");
     (1..4).for_each(|from| post_soon(&mut ranks, &mut inboxes, (from, 0)).unwrap());
     (0..30).for_each(|_| poll_all(&mut ranks, &mut inboxes));
     assert!(inboxes[1..].iter().all(|inbox| inbox.0 == [(0, 7)]), "each frame arrives once");

@@ -1,0 +1,50 @@
+//! Processes that a running job starts (MPI-5.0 §11.8): requests to the launcher, and its answers.
+//!
+//! All processes that one `mpiexec` has started share a numbering, the *process numbers*: the job's
+//! own ranks have 0 to its size - 1, each spawned job the next ones, and no number is used twice. A
+//! process has a rank in its own MPI_COMM_WORLD, and its number is the number of rank 0 there plus
+//! that rank. Transports, the store and context ids know processes by their numbers.
+
+use std::ffi::OsString;
+
+use serde::{Deserialize, Serialize};
+
+/// The largest number of processes that one `mpiexec` may start, with those that have ended:
+/// context ids have 24 bits for a process.
+pub const MAX_PROCESSES: u32 = 1 << 24;
+
+/// A request to start a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpawnRequest {
+    /// Its programs, in the order of their ranks.
+    pub sections: Vec<SpawnSection>,
+}
+
+/// A program of a spawned job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpawnSection {
+    /// The program as the user wrote it.
+    pub program: OsString,
+    /// The arguments, without the program's name.
+    pub arguments: Vec<OsString>,
+    /// The number of processes that run it.
+    pub processes: u32,
+    /// Their working directory, if not that of `mpiexec` (info key `wdir`).
+    pub directory: Option<String>,
+    /// Their hosts, if not those of the job (info key `host`).
+    pub hosts: Option<String>,
+    /// Folders in which the program is looked for first (info key `path`).
+    pub path: Option<String>,
+}
+
+/// The answer to a [`SpawnRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpawnAnswer {
+    /// All processes were started.
+    Started {
+        /// The process number of rank 0.
+        first: u32,
+    },
+    /// None was; a text for the user.
+    Refused(String),
+}

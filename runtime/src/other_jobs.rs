@@ -1,0 +1,102 @@
+//! Processes of other jobs that one `mpiexec` has started: spawned ones, and those that spawned
+//! this one.
+//!
+//! A process knows its peers by their process numbers ([`bootstrap::spawning`]); those outside of
+//! [`bootstrap::Job::world`] are of other jobs. TCP reaches them, also on the same host: each job
+//! has a shared memory of its own. A process that has no transport between hosts opens TCP when it
+//! first meets another job. Communicators with members of other jobs have no collective segment and
+//! no table of hosts, since these are known within a job alone.
+//!
+//! MPI_Finalize is collective over all processes that are connected (MPI-5.0 §11.10.4): it ends
+//! with a barrier on each communicator with members of other jobs, also on those that were freed,
+//! but not on those that were disconnected.
+
+use fabric::Peer;
+use objects::{Class, Comm, Error, Result};
+
+use crate::collective;
+use crate::inter;
+use crate::lock::with;
+use crate::process::{Core, Process};
+
+impl Core {
+    /// Returns true if a process is of another job.
+    pub(crate) fn is_of_other_job(&self, peer: Peer) -> bool {
+        !self.job.world().contains(&peer.0)
+    }
+
+    /// Returns true if a member of a communicator is of another job.
+    pub(crate) fn has_other_jobs(&self, comm: &Comm) -> bool {
+        let mut members = comm.group().iter().chain(comm.peers().iter());
+        self.meets_other_jobs && members.any(|peer| self.is_of_other_job(peer))
+    }
+
+    /// Makes sure that these processes can be reached.
+    pub(crate) fn reach(&mut self, mut peers: impl Iterator<Item = Peer>) -> Result<()> {
+        if self.meets_other_jobs || !peers.any(|peer| self.is_of_other_job(peer)) {
+            return Ok(());
+        }
+        self.meet_other_jobs()
+    }
+
+    /// Opens the transport to other jobs.
+    pub(crate) fn meet_other_jobs(&mut self) -> Result<()> {
+        let endpoint = &mut self.stack.endpoint;
+        match endpoint.inter() {
+            Some(inter) if inter.tcp().is_some() => {}
+            Some(_) => {
+                return Err(unreachable(
+                    "inter.transport = verbs excludes it; `--set inter.transport=auto` allows both",
+                ));
+            }
+            None => {
+                let knobs = crate::tools::load_knobs()
+                    .map_err(|error| Error::new(Class::Other, error.to_string()))?;
+                let inter = inter::open_to_other_jobs(&self.job, &knobs);
+                let inter = inter.map_err(|why| unreachable(&why))?;
+                endpoint.add_inter(self.job.local_numbers(), inter);
+            }
+        }
+        self.meets_other_jobs = true;
+        self.planner.get_mut().meet_other_jobs();
+        Ok(())
+    }
+}
+
+fn unreachable(why: &str) -> Error {
+    Error::new(Class::Other, format!("processes of other jobs are reached by TCP: {why}"))
+}
+
+impl Process {
+    /// Forgets that the members of a communicator with this context are connected, after
+    /// MPI_Comm_disconnect has freed it.
+    pub fn disconnect(&mut self, context: u64) -> Result<()> {
+        self.core()?.freed_links.retain(|comm| comm.context() != context);
+        Ok(())
+    }
+}
+
+/// Waits until the members of a communicator have all come, if some are of other jobs: what was
+/// sent on it has then arrived.
+pub fn meet_before_disconnect(comm: usize) -> Result<()> {
+    let is_needed = with(|p| match (&p.core, p.comm(comm)) {
+        (Some(core), Ok(comm)) => core.has_other_jobs(comm),
+        _ => false,
+    });
+    if is_needed { collective::final_barrier(comm) } else { Ok(()) }
+}
+
+/// The barriers of MPI_Finalize with all processes of other jobs that are connected.
+pub(crate) fn final_barriers() -> Result<()> {
+    let mut handles = with(|p| {
+        let Process { core: Some(core), comms, .. } = p else { return Vec::new() };
+        for comm in std::mem::take(&mut core.freed_links) {
+            comms.insert(comm);
+        }
+        let links = comms.iter().filter(|(_, comm)| core.has_other_jobs(comm));
+        links.map(|(handle, comm)| (comm.context(), handle as usize)).collect::<Vec<_>>()
+    });
+    // All members take them in this order.
+    handles.sort_unstable();
+    handles.into_iter().try_for_each(|(_, comm)| collective::final_barrier(comm))
+}

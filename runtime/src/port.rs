@@ -1,0 +1,283 @@
+//! Ports: groups that share no communicator meet at one (MPI-5.0 §11.9, §11.10.4).
+//!
+//! A port's name has the job, the process that has opened it, and a number of this process. The
+//! leaders find each other so:
+//!
+//! ```text
+//! connect                                    accept
+//!   asks mpiexec whether the port is open
+//!   Hello (own rank, number)     ->  port      takes the first Hello, of any process
+//!   both exchange groups and a context id on a channel that port, rank and number name
+//! ```
+//!
+//! From there on the new communicator is made like any intercommunicator (`intercomm`). Two
+//! processes that share a socket (MPI_Comm_join) meet by what they write to it in place of a port.
+
+use std::fmt;
+use std::io::{Read, Write};
+
+use bootstrap::service_names::{NameAnswer, NameRequest};
+use fabric::Peer;
+use objects::{Class, Comm, Error, Group, Result};
+
+use crate::control_channel::ControlChannel;
+use crate::intercomm::{check_disjoint, create_with};
+use crate::lock::with;
+use crate::process::predefined;
+use crate::service;
+
+/// What the name of a port begins with.
+const PREFIX: &str = "verbena-port";
+/// The first bytes on a socket of MPI_Comm_join.
+const JOIN_MAGIC: [u8; 8] = *b"Verbena\x02";
+
+/// A port, as its name tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Port {
+    job: u64,
+    owner: u32,
+    number: u64,
+}
+
+impl Port {
+    fn parse(name: &[u8]) -> Result<Port> {
+        let parsed = || {
+            let rest = std::str::from_utf8(name).ok()?.strip_prefix(PREFIX)?.strip_prefix(':')?;
+            let mut parts = rest.split(':');
+            let job = u64::from_str_radix(parts.next()?, 16).ok()?;
+            let (owner, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            parts.next().is_none().then_some(Port { job, owner, number })
+        };
+        parsed().ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            bad_port(format!("invalid port name {name:?}: must come from MPI_Open_port"))
+        })
+    }
+
+    /// Returns the channel on which the owner takes the first message of a connection.
+    fn channel(self) -> ControlChannel {
+        ControlChannel::from_tag(self.to_string())
+    }
+
+    /// Returns the channel of one connection.
+    fn connection(self, hello: Hello) -> ControlChannel {
+        ControlChannel::from_tag(format!("{self}:{}:{}", hello.rank, hello.number))
+    }
+
+    /// The name under which `mpiexec` knows an open port. No name of a user begins with zero, which
+    /// ends strings.
+    fn registration(self) -> Vec<u8> {
+        format!("\0{self}").into_bytes()
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}:{:x}:{}:{}", self.job, self.owner, self.number)
+    }
+}
+
+/// The first message of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hello {
+    /// The leader of the group that connects.
+    rank: u32,
+    /// The number of this connection there.
+    number: u64,
+}
+
+impl Hello {
+    const SIZE: usize = 12;
+
+    fn encode(self) -> [u8; Hello::SIZE] {
+        let mut out = [0; Hello::SIZE];
+        out[..4].copy_from_slice(&self.rank.to_ne_bytes());
+        out[4..].copy_from_slice(&self.number.to_ne_bytes());
+        out
+    }
+
+    fn decode(bytes: [u8; Hello::SIZE]) -> Hello {
+        let rank = u32::from_ne_bytes(std::array::from_fn(|i| bytes[i]));
+        let number = u64::from_ne_bytes(std::array::from_fn(|i| bytes[4 + i]));
+        Hello { rank, number }
+    }
+}
+
+/// Performs MPI_Open_port; returns the port's name.
+pub fn open() -> Result<String> {
+    let (port, has_launcher) = with(|p| {
+        let core = p.core()?;
+        core.port_numbers += 1;
+        let (job, owner, number) = (core.job.id(), core.job.number, core.port_numbers);
+        core.ports.insert(number);
+        Ok((Port { job, owner, number }, core.job.control().is_some()))
+    })?;
+    if has_launcher {
+        service::ask(NameRequest::Publish { name: port.registration(), value: Vec::new() })?;
+    }
+    Ok(port.to_string())
+}
+
+/// Performs MPI_Close_port: MPI_ERR_PORT unless this process has the port open.
+pub fn close(name: &[u8]) -> Result<()> {
+    let port = own_port(name)?;
+    let has_launcher = with(|p| {
+        let core = p.core()?;
+        core.ports.remove(&port.number);
+        Ok(core.job.control().is_some())
+    })?;
+    if has_launcher {
+        service::ask(NameRequest::Unpublish { name: port.registration() })?;
+    }
+    Ok(())
+}
+
+/// Performs MPI_Comm_accept. Only `root` calls `name`.
+pub fn accept<'a>(
+    local: usize,
+    root: u32,
+    name: impl FnOnce() -> Result<&'a [u8]>,
+) -> Result<Comm> {
+    check_root(local, root)?;
+    create_with(local, root, |_| {
+        let port = own_port(name()?)?;
+        let mut bytes = [0; Hello::SIZE];
+        port.channel().receive_from_any(&mut bytes)?;
+        let hello = Hello::decode(bytes);
+        Ok((port.connection(hello), Peer(hello.rank)))
+    })
+}
+
+/// Performs MPI_Comm_connect. Only `root` calls `name`.
+pub fn connect<'a>(
+    local: usize,
+    root: u32,
+    name: impl FnOnce() -> Result<&'a [u8]>,
+) -> Result<Comm> {
+    check_root(local, root)?;
+    create_with(local, root, |group| {
+        let port = Port::parse(name()?)?;
+        let owner = find_owner(port, group)?;
+        let hello = with(|p| {
+            let core = p.core()?;
+            core.port_numbers += 1;
+            Ok(Hello { rank: core.job.number, number: core.port_numbers })
+        })?;
+        port.channel().send(owner, &hello.encode())?;
+        Ok((port.connection(hello), owner))
+    })
+}
+
+pub(crate) fn check_root(local: usize, root: u32) -> Result<()> {
+    let size = with(|p| p.comm(local).map(Comm::size))?;
+    if root < size {
+        return Ok(());
+    }
+    let text = format!("invalid root {root} of a communicator of {size}: must be one of its ranks");
+    Err(Error::new(Class::Root, text))
+}
+
+/// Returns the process that has opened a port; MPI_ERR_PORT unless the port is open and can be
+/// reached from `group`.
+fn find_owner(port: Port, group: &Group) -> Result<Peer> {
+    let (job, has_launcher) =
+        with(|p| p.core().map(|core| (core.job.id(), core.job.control().is_some())))?;
+    if port.job != job {
+        return Err(bad_port(format!(
+            "the port {port} is of another job: processes of two mpiexec cannot connect; start \
+             both programs with one (mpiexec -n 1 server : -n 1 client)"
+        )));
+    }
+    check_disjoint(group, Peer(port.owner))?;
+    if !has_launcher {
+        // Nobody else knows whether it is open.
+        return Ok(Peer(port.owner));
+    }
+    match service::ask(NameRequest::Lookup { name: port.registration() })? {
+        NameAnswer::Value(_) => Ok(Peer(port.owner)),
+        _ => Err(bad_port(format!(
+            "rank {} of MPI_COMM_WORLD does not have the port {port} open: it was closed",
+            port.owner
+        ))),
+    }
+}
+
+/// Returns a port of this process; MPI_ERR_PORT unless it is open.
+fn own_port(name: &[u8]) -> Result<Port> {
+    let port = Port::parse(name)?;
+    with(|p| {
+        let core = p.core()?;
+        let is_own = port.job == core.job.id() && port.owner == core.job.number;
+        if is_own && core.ports.contains(&port.number) {
+            return Ok(port);
+        }
+        Err(bad_port(format!(
+            "the port {port} is not open in this process: only the process that has opened it may \
+             accept connections, until it closes it"
+        )))
+    })
+}
+
+/// Performs MPI_Comm_join over a connected socket; `None` if the other process is of another job.
+/// The socket is left as it was.
+pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
+    let (job, hello) = with(|p| {
+        let core = p.core()?;
+        core.port_numbers += 1;
+        let hello = Hello { rank: core.job.number, number: core.port_numbers };
+        Ok((core.job.id(), hello))
+    })?;
+    let refused = |error: std::io::Error| {
+        Error::new(Class::Other, format!("cannot exchange data over the socket: {error}"))
+    };
+    let encode =
+        |job: u64, hello: Hello| [&JOIN_MAGIC[..], &job.to_ne_bytes(), &hello.encode()].concat();
+    let ours = encode(job, hello);
+    socket.write_all(&ours).map_err(refused)?;
+    let mut theirs = vec![0; ours.len()];
+    socket.read_exact(&mut theirs).map_err(refused)?;
+    let other = Hello::decode(std::array::from_fn(|i| theirs[16 + i]));
+    if theirs[..8] != JOIN_MAGIC {
+        let text = "the process at the other end of the socket has not called MPI_Comm_join";
+        return Err(Error::new(Class::Other, text));
+    }
+    if theirs[..16] != ours[..16] {
+        return Ok(None);
+    }
+    let mut ends = [hello, other].map(|hello| (hello.rank, hello.number));
+    ends.sort_unstable();
+    let [(low, low_number), (high, high_number)] = ends;
+    let channel = ControlChannel::from_tag(format!("join:{low}:{low_number}:{high}:{high_number}"));
+    create_with(predefined::COMM_SELF, 0, |_| Ok((channel, Peer(other.rank)))).map(Some)
+}
+
+fn bad_port(text: String) -> Error {
+    Error::new(Class::Port, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_ports_are_read_back_and_others_refused() {
+        let port = Port { job: u64::MAX, owner: 70_000, number: 3 };
+        let name = port.to_string();
+        assert_eq!(Port::parse(name.as_bytes()).ok(), Some(port));
+        for other in ["", "verbena-port", "verbena-port:1:2", "verbena-port:1:2:3:4", "port:1:2:3"]
+        {
+            let error = Port::parse(other.as_bytes()).expect_err(other);
+            assert_eq!(error.class(), Class::Port, "{other}");
+        }
+        assert!(Port::parse(b"verbena-port:1:\xff:3").is_err());
+    }
+
+    #[test]
+    fn each_connection_has_a_channel_of_its_own() {
+        let port = Port { job: 1, owner: 2, number: 3 };
+        let hello = Hello { rank: 4, number: 5 };
+        assert_eq!(Hello::decode(hello.encode()), hello);
+        assert_ne!(port.connection(hello), port.connection(Hello { number: 6, ..hello }));
+        assert_ne!(port.connection(hello), port.channel());
+    }
+}
