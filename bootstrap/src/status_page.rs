@@ -241,9 +241,14 @@ impl StatusReader {
         self.local_size
     }
 
-    /// Returns the job's number, the same on all of its ranks.
+    /// Returns the job's number, the same on all of its ranks and in all jobs that it spawns.
     pub fn job(&self) -> u64 {
         self.job
+    }
+
+    /// Returns a number that no other page of this host has while this one exists.
+    pub fn file_number(&self) -> u64 {
+        fstat(&self.file).map_or(0, |stat| stat.st_ino)
     }
 
     /// Reads the entries of all local ranks, in their order.
@@ -350,6 +355,17 @@ mod tests {
 
     use super::*;
     use crate::status_entry::{BlockedKind, BlockedOn, CommName, Meanwhile, RankState, Snapshot};
+
+    #[test]
+    fn pages_of_one_job_are_told_apart() {
+        let pages = [StatusPage::create(1, 42), StatusPage::create(1, 42)].map(Result::unwrap);
+        let number = |page: &StatusPage| {
+            let copy = page.file().unwrap().try_clone_to_owned().unwrap();
+            StatusReader::open(copy).unwrap().file_number()
+        };
+        assert_eq!(number(&pages[0]), number(&pages[0]));
+        assert_ne!(number(&pages[0]), number(&pages[1]));
+    }
 
     #[test]
     fn what_one_side_records_the_other_reads() {

@@ -50,10 +50,12 @@ pub fn find_jobs(launcher: Option<u32>, known: &[MonitoredJob]) -> Vec<Monitored
         if !is_launcher {
             continue;
         }
-        let is_new = |page: &StatusReader| known.iter().all(|job| job.page.job() != page.job());
-        for page in status_pages(pid).filter(is_new) {
+        let is_known = |page: &StatusReader| {
+            known.iter().any(|job| job.page.file_number() == page.file_number())
+        };
+        for page in status_pages(pid).filter(|page| !is_known(page)) {
             // The process that guards a job holds the page too; the launcher has a lower number.
-            jobs.entry(page.job()).or_insert_with(|| MonitoredJob::new(pid, page));
+            jobs.entry(page.file_number()).or_insert_with(|| MonitoredJob::new(pid, page));
         }
     }
     jobs.into_values().collect()
