@@ -11,7 +11,7 @@
 typedef intptr_t Value;
 typedef int Function(Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value, Value);
 
-enum { MOST_ARGUMENTS = 13, MOST_WRONG = 8, MOST_KINDS = 160 };
+enum { MOST_ARGUMENTS = 13, MOST_WRONG = 8, MOST_KINDS = 170 };
 
 /* ---- the table ------------------------------------------------------------- */
 
@@ -415,6 +415,7 @@ static void make_array_kinds(void)
 static void make_address_only_kinds(void)
 {
     static char long_key[MPI_MAX_INFO_KEY + 2], long_value[MPI_MAX_INFO_VAL + 2];
+    static char *commands[] = {"a name"};
     Kind *kind;
     memset(long_key, 'k', MPI_MAX_INFO_KEY + 1), memset(long_value, 'v', MPI_MAX_INFO_VAL + 1);
     KIND("buf", data), WRONG(NULL, MPI_ERR_BUFFER), WRONG(MPI_IN_PLACE, MPI_ERR_BUFFER);
@@ -430,6 +431,12 @@ static void make_address_only_kinds(void)
     KIND("position", zeros), WRONG(NULL, MPI_ERR_ARG), WRONG(HELD(-1), MPI_ERR_ARG);
     KIND("length&", zeros), WRONG(NULL, MPI_ERR_ARG);
     KIND("string", "a name"), WRONG(NULL, MPI_ERR_ARG);
+    KIND("port", "verbena-port:1:0:1"), WRONG("", MPI_ERR_PORT), WRONG("a name", MPI_ERR_PORT);
+    WRONG(NULL, MPI_ERR_ARG);
+    KIND("socket", 0), WRONG(-1, MPI_ERR_ARG), WRONG(INT_MIN, MPI_ERR_ARG);
+    KIND("commands", commands), WRONG(NULL, MPI_ERR_ARG), WRONG(HELD(NULL), MPI_ERR_ARG);
+    KIND("processes", HELD(1)), WRONG(NULL, MPI_ERR_ARG), WRONG(HELD(0), MPI_ERR_ARG), WRONG(HELD(-1), MPI_ERR_ARG);
+    KIND("infos", &info), WRONG(NULL, MPI_ERR_ARG), WRONG(HELD(freed_info), MPI_ERR_INFO);
     KIND("datarep", "external32"), WRONG("native64", MPI_ERR_ARG), WRONG(NULL, MPI_ERR_ARG);
     KIND("pset", "mpi://SELF"), WRONG("mpi://NOBODY", MPI_ERR_ARG), WRONG(NULL, MPI_ERR_ARG);
     KIND("key", "key"), WRONG(NULL, MPI_ERR_ARG), WRONG("", MPI_ERR_INFO_KEY), WRONG(long_key, MPI_ERR_INFO_KEY);
