@@ -491,8 +491,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn failures_are_kept_apart_from_answers() {
+    /// Returns a rank's end of a control socket, and the launcher's.
+    fn connected() -> (Control, OwnedFd) {
         let (ours, theirs) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
             rustix::net::SocketType::STREAM,
@@ -500,7 +500,12 @@ mod tests {
             None,
         )
         .unwrap();
-        let control = Control::new(ours);
+        (Control::new(ours), theirs)
+    }
+
+    #[test]
+    fn failures_are_kept_apart_from_answers() {
+        let (control, theirs) = connected();
         let say = |message: &ToRank| send(&theirs, &encode(message), SendFlags::empty()).unwrap();
         let value = |key: &str| ToRank::Value { key: key.into(), value: Vec::new() };
         let failed = |rank| ToRank::Failed { rank, why: "left".into() };
@@ -518,14 +523,7 @@ mod tests {
 
     #[test]
     fn what_comes_before_an_answer_is_kept() {
-        let (ours, theirs) = rustix::net::socketpair(
-            rustix::net::AddressFamily::UNIX,
-            rustix::net::SocketType::STREAM,
-            rustix::net::SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
-        let control = Control::new(ours);
+        let (control, theirs) = connected();
         let value = |key: &str| ToRank::Value { key: key.into(), value: vec![1] };
         let messages = [value("a"), ToRank::Name(NameAnswer::Taken), value("b")];
         for message in &messages {
@@ -550,14 +548,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_and_a_large_value_refused() {
-        let (ours, theirs) = rustix::net::socketpair(
-            rustix::net::AddressFamily::UNIX,
-            rustix::net::SocketType::STREAM,
-            rustix::net::SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
-        let control = Control::new(ours);
+        let (control, theirs) = connected();
         control.abort(3, &"ü".repeat(MAX_ABORT_TEXT)).unwrap();
         assert!(!control.is_closed());
         assert_eq!(

@@ -4,8 +4,8 @@
 //! has the intra-host transport. Over several hosts it has an inter-host transport, and the
 //! intra-host one if its host has other ranks. Only [`Endpoint::add_inter`] changes the state, when
 //! processes of other jobs are met. An enum, not `dyn`: the hot path costs one predictable branch,
-//! and the multi-host path is out of line. Towards protocols the endpoint is a [`Transport`] itself,
-//! so that a protocol runs on a single device in tests.
+//! and the multi-host path is out of line. Towards protocols the endpoint is a [`Transport`]
+//! itself, so that a protocol runs on a single device in tests.
 
 pub mod inter;
 mod multi_host;

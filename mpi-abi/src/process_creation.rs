@@ -8,7 +8,7 @@ use std::os::raw::{c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 
 use bootstrap::spawning::{SpawnRequest, SpawnSection};
-use objects::{Class, Error, Info, Result};
+use objects::{Class, Comm, Error, Info, Result};
 use runtime::{port, service, spawn};
 
 use crate::abi::{MPI_Comm, MPI_Info};
@@ -46,6 +46,25 @@ pub(crate) unsafe fn close_port(port_name: *const c_char) -> Result<()> {
     port::close(unsafe { bytes(port_name, "port_name") }?)
 }
 
+/// Creates an intercommunicator at a port.
+///
+/// # Safety
+/// `port_name` is null or a terminated string at the root; `newcomm` is null or valid for a write.
+unsafe fn meet(
+    by: fn(usize, u32, port::ReadName<'_>) -> Result<Comm>,
+    port_name: *const c_char,
+    (info, root, comm): (MPI_Info, c_int, MPI_Comm),
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    crate::info::optional(info)?;
+    not_null(newcomm, "newcomm")?;
+    // SAFETY: the caller's promise; the root alone reads it.
+    let name = || unsafe { bytes(port_name, "port_name") }.map(<[u8]>::to_vec);
+    let made = by(comm.0, self::root(root)?, &name)?;
+    // SAFETY: checked not to be null; valid by the user's promise.
+    unsafe { store(newcomm, Some(made)) }
+}
+
 pub(crate) unsafe fn comm_accept(
     port_name: *const c_char,
     info: MPI_Info,
@@ -53,13 +72,8 @@ pub(crate) unsafe fn comm_accept(
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    crate::info::optional(info)?;
-    not_null(newcomm, "newcomm")?;
-    // SAFETY: the user's string, which the root alone reads.
-    let name = || unsafe { bytes(port_name, "port_name") };
-    let made = port::accept(comm.0, self::root(root)?, name)?;
-    // SAFETY: checked not to be null; valid by the user's promise.
-    unsafe { store(newcomm, Some(made)) }
+    // SAFETY: the user's pointers, passed on.
+    unsafe { meet(port::accept, port_name, (info, root, comm), newcomm) }
 }
 
 pub(crate) unsafe fn comm_connect(
@@ -69,13 +83,8 @@ pub(crate) unsafe fn comm_connect(
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    crate::info::optional(info)?;
-    not_null(newcomm, "newcomm")?;
-    // SAFETY: the user's string, which the root alone reads.
-    let name = || unsafe { bytes(port_name, "port_name") };
-    let made = port::connect(comm.0, self::root(root)?, name)?;
-    // SAFETY: checked not to be null; valid by the user's promise.
-    unsafe { store(newcomm, Some(made)) }
+    // SAFETY: the user's pointers, passed on.
+    unsafe { meet(port::connect, port_name, (info, root, comm), newcomm) }
 }
 
 pub(crate) unsafe fn comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> Result<()> {

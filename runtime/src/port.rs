@@ -6,8 +6,8 @@
 //! ```text
 //! connect                                    accept
 //!   asks mpiexec whether the port is open
-//!   Hello (own rank, number)     ->  port      takes the first Hello, of any process
-//!   both exchange groups and a context id on a channel that port, rank and number name
+//!   Hello (process, connection)  ->  port      takes the first Hello, of any process
+//!   both exchange groups and a context id on a channel that port and Hello name
 //! ```
 //!
 //! From there on the new communicator is made like any intercommunicator (`intercomm`). Two
@@ -61,7 +61,7 @@ impl Port {
 
     /// Returns the channel of one connection.
     fn connection(self, hello: Hello) -> ControlChannel {
-        ControlChannel::from_tag(format!("{self}:{}:{}", hello.rank, hello.number))
+        ControlChannel::from_tag(format!("{self}:{}:{}", hello.process, hello.connection))
     }
 
     /// The name under which `mpiexec` knows an open port. No name of a user begins with zero, which
@@ -81,38 +81,47 @@ impl fmt::Display for Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hello {
     /// The leader of the group that connects.
-    rank: u32,
+    process: u32,
     /// The number of this connection there.
-    number: u64,
+    connection: u64,
 }
 
 impl Hello {
     const SIZE: usize = 12;
 
+    /// Returns the message of a connection that this process begins.
+    fn of_new_connection() -> Result<Hello> {
+        with(|p| {
+            let core = p.core()?;
+            core.port_numbers += 1;
+            Ok(Hello { process: core.job.number, connection: core.port_numbers })
+        })
+    }
+
     fn encode(self) -> [u8; Hello::SIZE] {
         let mut out = [0; Hello::SIZE];
-        out[..4].copy_from_slice(&self.rank.to_ne_bytes());
-        out[4..].copy_from_slice(&self.number.to_ne_bytes());
+        out[..4].copy_from_slice(&self.process.to_ne_bytes());
+        out[4..].copy_from_slice(&self.connection.to_ne_bytes());
         out
     }
 
     fn decode(bytes: [u8; Hello::SIZE]) -> Hello {
-        let rank = u32::from_ne_bytes(std::array::from_fn(|i| bytes[i]));
-        let number = u64::from_ne_bytes(std::array::from_fn(|i| bytes[4 + i]));
-        Hello { rank, number }
+        let process = u32::from_ne_bytes(std::array::from_fn(|i| bytes[i]));
+        let connection = u64::from_ne_bytes(std::array::from_fn(|i| bytes[4 + i]));
+        Hello { process, connection }
     }
 }
 
 /// Performs MPI_Open_port; returns the port's name.
 pub fn open() -> Result<String> {
-    let (port, has_launcher) = with(|p| {
+    let port = with(|p| {
         let core = p.core()?;
         core.port_numbers += 1;
         let (job, owner, number) = (core.job.id(), core.job.number, core.port_numbers);
         core.ports.insert(number);
-        Ok((Port { job, owner, number }, core.job.control().is_some()))
+        Ok(Port { job, owner, number })
     })?;
-    if has_launcher {
+    if has_launcher()? {
         service::ask(NameRequest::Publish { name: port.registration(), value: Vec::new() })?;
     }
     Ok(port.to_string())
@@ -121,48 +130,35 @@ pub fn open() -> Result<String> {
 /// Performs MPI_Close_port: MPI_ERR_PORT unless this process has the port open.
 pub fn close(name: &[u8]) -> Result<()> {
     let port = own_port(name)?;
-    let has_launcher = with(|p| {
-        let core = p.core()?;
-        core.ports.remove(&port.number);
-        Ok(core.job.control().is_some())
-    })?;
-    if has_launcher {
+    with(|p| p.core().map(|core| core.ports.remove(&port.number)))?;
+    if has_launcher()? {
         service::ask(NameRequest::Unpublish { name: port.registration() })?;
     }
     Ok(())
 }
 
-/// Performs MPI_Comm_accept. Only `root` calls `name`.
-pub fn accept<'a>(
-    local: usize,
-    root: u32,
-    name: impl FnOnce() -> Result<&'a [u8]>,
-) -> Result<Comm> {
+/// Reads the name of a port; the root alone calls it.
+pub type ReadName<'a> = &'a dyn Fn() -> Result<Vec<u8>>;
+
+/// Performs MPI_Comm_accept.
+pub fn accept(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
     check_root(local, root)?;
     create_with(local, root, |_| {
-        let port = own_port(name()?)?;
+        let port = own_port(&name()?)?;
         let mut bytes = [0; Hello::SIZE];
         port.channel().receive_from_any(&mut bytes)?;
         let hello = Hello::decode(bytes);
-        Ok((port.connection(hello), Peer(hello.rank)))
+        Ok((port.connection(hello), Peer(hello.process)))
     })
 }
 
-/// Performs MPI_Comm_connect. Only `root` calls `name`.
-pub fn connect<'a>(
-    local: usize,
-    root: u32,
-    name: impl FnOnce() -> Result<&'a [u8]>,
-) -> Result<Comm> {
+/// Performs MPI_Comm_connect.
+pub fn connect(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
     check_root(local, root)?;
     create_with(local, root, |group| {
-        let port = Port::parse(name()?)?;
+        let port = Port::parse(&name()?)?;
         let owner = find_owner(port, group)?;
-        let hello = with(|p| {
-            let core = p.core()?;
-            core.port_numbers += 1;
-            Ok(Hello { rank: core.job.number, number: core.port_numbers })
-        })?;
+        let hello = Hello::of_new_connection()?;
         port.channel().send(owner, &hello.encode())?;
         Ok((port.connection(hello), owner))
     })
@@ -180,23 +176,21 @@ pub(crate) fn check_root(local: usize, root: u32) -> Result<()> {
 /// Returns the process that has opened a port; MPI_ERR_PORT unless the port is open and can be
 /// reached from `group`.
 fn find_owner(port: Port, group: &Group) -> Result<Peer> {
-    let (job, has_launcher) =
-        with(|p| p.core().map(|core| (core.job.id(), core.job.control().is_some())))?;
-    if port.job != job {
+    if port.job != job_id()? {
         return Err(bad_port(format!(
             "the port {port} is of another job: processes of two mpiexec cannot connect; start \
              both programs with one (mpiexec -n 1 server : -n 1 client)"
         )));
     }
     check_disjoint(group, Peer(port.owner))?;
-    if !has_launcher {
+    if !has_launcher()? {
         // Nobody else knows whether it is open.
         return Ok(Peer(port.owner));
     }
     match service::ask(NameRequest::Lookup { name: port.registration() })? {
         NameAnswer::Value(_) => Ok(Peer(port.owner)),
         _ => Err(bad_port(format!(
-            "rank {} of MPI_COMM_WORLD does not have the port {port} open: it was closed",
+            "process {} does not have the port {port} open: it was closed",
             port.owner
         ))),
     }
@@ -221,12 +215,7 @@ fn own_port(name: &[u8]) -> Result<Port> {
 /// Performs MPI_Comm_join over a connected socket; `None` if the other process is of another job.
 /// The socket is left as it was.
 pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
-    let (job, hello) = with(|p| {
-        let core = p.core()?;
-        core.port_numbers += 1;
-        let hello = Hello { rank: core.job.number, number: core.port_numbers };
-        Ok((core.job.id(), hello))
-    })?;
+    let (job, hello) = (job_id()?, Hello::of_new_connection()?);
     let refused = |error: std::io::Error| {
         Error::new(Class::Other, format!("cannot exchange data over the socket: {error}"))
     };
@@ -244,11 +233,20 @@ pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
     if theirs[..16] != ours[..16] {
         return Ok(None);
     }
-    let mut ends = [hello, other].map(|hello| (hello.rank, hello.number));
+    let mut ends = [hello, other].map(|hello| (hello.process, hello.connection));
     ends.sort_unstable();
     let [(low, low_number), (high, high_number)] = ends;
     let channel = ControlChannel::from_tag(format!("join:{low}:{low_number}:{high}:{high_number}"));
-    create_with(predefined::COMM_SELF, 0, |_| Ok((channel, Peer(other.rank)))).map(Some)
+    create_with(predefined::COMM_SELF, 0, |_| Ok((channel, Peer(other.process)))).map(Some)
+}
+
+/// Returns the number that all jobs of one `mpiexec` share.
+fn job_id() -> Result<u64> {
+    with(|p| p.core().map(|core| core.job.id()))
+}
+
+fn has_launcher() -> Result<bool> {
+    with(|p| p.core().map(|core| core.job.control().is_some()))
 }
 
 fn bad_port(text: String) -> Error {
@@ -275,9 +273,9 @@ mod tests {
     #[test]
     fn each_connection_has_a_channel_of_its_own() {
         let port = Port { job: 1, owner: 2, number: 3 };
-        let hello = Hello { rank: 4, number: 5 };
+        let hello = Hello { process: 4, connection: 5 };
         assert_eq!(Hello::decode(hello.encode()), hello);
-        assert_ne!(port.connection(hello), port.connection(Hello { number: 6, ..hello }));
+        assert_ne!(port.connection(hello), port.connection(Hello { connection: 6, ..hello }));
         assert_ne!(port.connection(hello), port.channel());
     }
 }
