@@ -28,7 +28,6 @@ use crate::error::BootstrapError;
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
-use crate::service_names::{NameAnswer, NameRequest};
 use crate::status_entry::{RankState, StatusEntry};
 use crate::status_page::{AttachError, StatusPage};
 use crate::versions::PEERS;
@@ -341,12 +340,6 @@ impl Job {
                 value.ok_or_else(|| ControlError::Manager(missing()))
             }
         }
-    }
-
-    /// Sends a request about the name of a service to our launcher, and waits for the answer.
-    /// `None` without our launcher.
-    pub fn ask_name(&self, request: NameRequest) -> Option<Result<NameAnswer, ControlError>> {
-        self.control().map(|control| control.ask_name(request))
     }
 
     /// Makes what was put visible to all ranks: collective with a process manager, nothing with our

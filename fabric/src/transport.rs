@@ -13,9 +13,14 @@ use crate::copy;
 use crate::header::Header;
 use crate::user_buf::UserBuf;
 
-/// A process of the job: its rank in MPI_COMM_WORLD.
+/// A process, by its number: the rank in MPI_COMM_WORLD, unless its job was spawned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer(pub u32);
+
+impl Peer {
+    /// No process has this number or a larger one.
+    pub const LIMIT: u32 = 1 << 24;
+}
 
 /// Capabilities of a transport towards one peer. All sizes are bytes of body.
 #[derive(Clone, Copy, Debug)]

@@ -163,7 +163,7 @@ impl RootRole {
 }
 
 #[cold]
-fn bad_root(comm: &Comm, root: c_int) -> Error {
+pub(super) fn bad_root(comm: &Comm, root: c_int) -> Error {
     let last = comm.peers().size() - 1;
     let others = if comm.is_inter() { ", MPI_ROOT or MPI_PROC_NULL" } else { "" };
     Error::new(

@@ -9,10 +9,11 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use bootstrap::spawning::{SpawnRequest, SpawnSection};
 use objects::{Class, Comm, Error, Info, Result};
-use runtime::{port, service, spawn};
+use runtime::{port, service, spawn, with};
 
 use crate::abi::{MPI_Comm, MPI_Info};
 use crate::args::{not_null, slice, slice_mut};
+use crate::collective::bad_root;
 use crate::communicator::store;
 use crate::constants::MPI_MAX_PORT_NAME;
 use crate::text::{exact, put_text};
@@ -27,9 +28,11 @@ unsafe fn bytes<'a>(text: *const c_char, name: &str) -> Result<&'a [u8]> {
 }
 
 /// Checks the rank of the process whose other arguments count.
-fn root(rank: c_int) -> Result<u32> {
-    u32::try_from(rank).map_err(|_| {
-        Error::new(Class::Root, format!("invalid root {rank}: must be a rank of the communicator"))
+fn root_of(comm: MPI_Comm, root: c_int) -> Result<u32> {
+    with(|p| {
+        let comm = p.comm(comm.0)?;
+        let rank = u32::try_from(root).ok().filter(|rank| *rank < comm.size());
+        rank.ok_or_else(|| bad_root(comm, root))
     })
 }
 
@@ -60,7 +63,7 @@ unsafe fn meet(
     not_null(newcomm, "newcomm")?;
     // SAFETY: the caller's promise; the root alone reads it.
     let name = || unsafe { bytes(port_name, "port_name") }.map(<[u8]>::to_vec);
-    let made = by(comm.0, self::root(root)?, &name)?;
+    let made = by(comm.0, root_of(comm, root)?, &name)?;
     // SAFETY: checked not to be null; valid by the user's promise.
     unsafe { store(newcomm, Some(made)) }
 }
@@ -197,7 +200,7 @@ unsafe fn spawn_sections(
 ) -> Result<()> {
     not_null(intercomm, "intercomm")?;
     let mut requested = 0;
-    let made = spawn::spawn(comm.0, self::root(root)?, || {
+    let made = spawn::spawn(comm.0, root_of(comm, root)?, || {
         let sections = sections()?;
         requested = sections.iter().map(|section| section.processes).sum();
         Ok(SpawnRequest { sections })

@@ -19,10 +19,13 @@
 //!      1111          partitions: number of the channel, and rank of the sender
 //! ```
 
+use bootstrap::spawning::MAX_PROCESSES;
+use fabric::Peer;
 use shm_transport::COLL_SEGMENTS;
 
 /// Bits that hold the proposer's rank.
 const RANK_BITS: u32 = 24;
+const _: () = assert!(MAX_PROCESSES <= 1 << RANK_BITS && MAX_PROCESSES <= Peer::LIMIT);
 /// Bits below the number.
 const BELOW_BITS: u32 = RANK_BITS + 3;
 const _: () = assert!(COLL_SEGMENTS < 1 << (BELOW_BITS - RANK_BITS));

@@ -142,7 +142,6 @@ pub type ReadName<'a> = &'a dyn Fn() -> Result<Vec<u8>>;
 
 /// Performs MPI_Comm_accept.
 pub fn accept(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
-    check_root(local, root)?;
     create_with(local, root, |_| {
         let port = own_port(&name()?)?;
         let mut bytes = [0; Hello::SIZE];
@@ -154,7 +153,6 @@ pub fn accept(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
 
 /// Performs MPI_Comm_connect.
 pub fn connect(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
-    check_root(local, root)?;
     create_with(local, root, |group| {
         let port = Port::parse(&name()?)?;
         let owner = find_owner(port, group)?;
@@ -162,15 +160,6 @@ pub fn connect(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
         port.channel().send(owner, &hello.encode())?;
         Ok((port.connection(hello), owner))
     })
-}
-
-pub(crate) fn check_root(local: usize, root: u32) -> Result<()> {
-    let size = with(|p| p.comm(local).map(Comm::size))?;
-    if root < size {
-        return Ok(());
-    }
-    let text = format!("invalid root {root} of a communicator of {size}: must be one of its ranks");
-    Err(Error::new(Class::Root, text))
 }
 
 /// Returns the process that has opened a port; MPI_ERR_PORT unless the port is open and can be

@@ -11,7 +11,6 @@ use objects::{Class, Comm, Error, Result};
 use crate::control_channel::ControlChannel;
 use crate::intercomm::create_with;
 use crate::lock::with;
-use crate::port::check_root;
 use crate::process::{Process, predefined};
 
 /// Performs MPI_Comm_spawn_multiple. Only `root` calls `request`. MPI_ERR_SPAWN if the processes
@@ -21,7 +20,6 @@ pub fn spawn(
     root: u32,
     request: impl FnOnce() -> Result<SpawnRequest>,
 ) -> Result<Comm> {
-    check_root(local, root)?;
     create_with(local, root, |_| {
         let first = start(request()?)?;
         Ok((channel(first), Peer(first)))

@@ -30,8 +30,6 @@ use crate::wire::Record;
 
 /// Fewest connections that a process needs.
 const MIN_LINKS: usize = 4;
-/// More than any process has as its number.
-const MAX_PROCESSES: u32 = 1 << 24;
 /// Bytes that a peer has not acknowledged, from which on it is busy ([`Limits::busy`]).
 const BUSY_MIN: usize = 64 << 10;
 /// Largest message that is sent eagerly to a busy peer, bytes.
@@ -246,7 +244,7 @@ impl TcpTransport {
     #[cold]
     fn add_peer(&mut self, peer: Peer) -> Option<usize> {
         let (number, at) = (peer.0 as usize, self.peers.len());
-        if peer.0 >= MAX_PROCESSES {
+        if peer.0 >= Peer::LIMIT {
             return None;
         }
         if number >= self.index.len() {
