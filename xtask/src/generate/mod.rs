@@ -12,6 +12,7 @@ mod exports;
 mod fortran;
 mod header;
 mod proof;
+mod rust_api;
 mod table;
 mod types;
 
@@ -42,6 +43,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut outputs = vec![header::header(&abi), constants::constants(&abi), proof::program(&abi)];
     outputs.extend(exports::exports(&abi, &bodies)?);
     outputs.push(calls::calls(&abi, &bodies)?);
+    outputs.extend(rust_api::outputs(&abi));
     outputs.extend(fortran::outputs(root, &abi)?);
     let stale: Vec<String> = outputs
         .iter()

@@ -1,0 +1,85 @@
+//! Errors that MPI calls return.
+//!
+//! By default MPI ends the job at an error, with an explanation (MPI-5.0 §9.3). A program that sets
+//! another error handler gets the return codes: functions of this crate that cannot fail otherwise
+//! then panic with the text of the error, the others return it as an [`MpiError`].
+
+#![allow(unsafe_code)]
+
+use std::os::raw::{c_char, c_int};
+
+use crate::ffi;
+
+/// An error of an MPI call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MpiError {
+    /// A call returned an error code.
+    #[error("{call}: {text}")]
+    Call {
+        /// The function, as C names it.
+        call: &'static str,
+        /// The error code.
+        code: c_int,
+        /// What the library says about it.
+        text: String,
+    },
+    /// Some of the processes of a spawn could not be started (MPI-5.0 §11.8.2): the error of each.
+    #[error("not all processes were spawned: {0:?}")]
+    Spawn(Vec<c_int>),
+}
+
+/// Returns an error unless the return code of `call` is MPI_SUCCESS.
+#[inline]
+pub(crate) fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
+    if code == ffi::MPI_SUCCESS { Ok(()) } else { Err(error(call, code)) }
+}
+
+/// Panics unless the return code of `call` is MPI_SUCCESS.
+#[inline]
+#[track_caller]
+pub(crate) fn expect(call: &'static str, code: c_int) {
+    if code != ffi::MPI_SUCCESS {
+        failed(call, code);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn failed(call: &'static str, code: c_int) -> ! {
+    panic!("{}", error(call, code));
+}
+
+#[cold]
+fn error(call: &'static str, code: c_int) -> MpiError {
+    MpiError::Call { call, code, text: error_string(code) }
+}
+
+/// Returns what the library says about an error code (MPI-5.0 §9.4).
+pub fn error_string(code: c_int) -> String {
+    let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize];
+    let mut len = 0;
+    // SAFETY: the buffer is as long as the standard demands.
+    let returned = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut len) };
+    if returned != ffi::MPI_SUCCESS {
+        return format!("error code {code}");
+    }
+    let bytes: Vec<u8> = text.iter().take(len as usize).map(|&byte| byte as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Calls a function of [`crate::ffi`] and panics with the error's text if it fails.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        $crate::error::expect(stringify!($name), $crate::ffi::$name($($argument),*))
+    };
+}
+pub(crate) use call;
+
+/// Calls a function of [`crate::ffi`]; the error is an [`MpiError`].
+macro_rules! try_call {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        $crate::error::check(stringify!($name), $crate::ffi::$name($($argument),*))
+    };
+}
+pub(crate) use try_call;

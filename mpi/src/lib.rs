@@ -1,0 +1,18 @@
+//! The Message Passing Interface for Rust.
+
+#![allow(unused_macros, unused_imports, dead_code, reason = "while the crate is built")]
+
+use std::os::raw::c_int;
+
+pub mod error;
+pub mod ffi;
+pub mod raw;
+
+/// A number of elements.
+pub type Count = c_int;
+/// A message's tag.
+pub type Tag = c_int;
+/// A rank of a communicator.
+pub type Rank = c_int;
+/// An address, or the difference of two, in bytes.
+pub type Address = ffi::MPI_Aint;
