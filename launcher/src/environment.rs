@@ -8,17 +8,21 @@ use bootstrap::environment::{RankParams, VARIABLE};
 use bootstrap::host_table::{HOSTS_VARIABLE, PLACES_VARIABLE, encode_counts};
 
 use crate::dial_in::token;
+use crate::foreign_mpi;
 use crate::placement::Placement;
 use crate::settings::{Section, Settings};
 use crate::share::Share;
 
+/// Names the file of the MPI library for programs that open one at run time, as those of the Rust
+/// API do.
+const LIBRARY_VARIABLE: &str = "MPI_ABI_LIBRARY";
 /// The variables that each rank has of its own.
 const RANK_VARIABLES: [&str; 5] =
     [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
 
 /// Returns the variables that all ranks share: mpiexec's own without the token of agents and those
-/// of a job of which mpiexec is a rank, then those of the command line, the table of hosts, and the
-/// places of ranks.
+/// of a job of which mpiexec is a rank, then its library, the variables of the command line, the
+/// table of hosts, and the places of ranks.
 pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) -> Vec<CString> {
     let is_own =
         |name: &OsStr| name == token::VARIABLE || RANK_VARIABLES.iter().any(|own| name == *own);
@@ -31,7 +35,8 @@ pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) 
             CString::new(line).ok()
         })
         .collect();
-    let mut own = settings.environment.clone();
+    let mut own: Vec<_> = library_variable().into_iter().collect();
+    own.extend_from_slice(&settings.environment);
     own.extend(config_variable(settings));
     own.extend(set_variable(settings));
     own.push((HOSTS_VARIABLE.into(), encode_counts(&share.hosts)));
@@ -44,6 +49,15 @@ pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) 
         }
     }
     lines
+}
+
+/// Returns the variable that names the library of this mpiexec, unless the user has named one.
+fn library_variable() -> Option<(String, String)> {
+    if std::env::var_os(LIBRARY_VARIABLE).is_some() {
+        return None;
+    }
+    let library = foreign_mpi::our_library()?.into_os_string().into_string().ok()?;
+    Some((LIBRARY_VARIABLE.into(), library))
 }
 
 fn config_variable(settings: &Settings) -> Option<(String, String)> {

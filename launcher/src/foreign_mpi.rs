@@ -158,7 +158,7 @@ pub(crate) fn missing_library(settings: &Settings, rank: u32) -> Option<String> 
 }
 
 /// Returns the library that is installed with this program.
-fn our_library() -> Option<PathBuf> {
+pub(crate) fn our_library() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let library = program.parent()?.with_file_name("lib").join(OUR_LIBRARY);
     library.exists().then_some(library)

@@ -12,6 +12,7 @@ mod managers;
 mod programs;
 mod python;
 mod rust;
+mod rust_api;
 mod table;
 mod tcp;
 mod tsan;
@@ -108,6 +109,8 @@ enum Part {
     /// on another MPI too, if --mpiexec names one, or MPICH's mpicc_abi or Intel's impi_info is in
     /// PATH.
     Fortran,
+    /// Examples of the Rust API, and those of the crate mpi of crates.io, compiled against it.
+    RustApi,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
     /// allocation), and under Hydra and prterun if they are in PATH; some of the C programs by a
     /// seed, with --thorough all and mpi4py's tests.
@@ -152,6 +155,7 @@ impl Part {
                 | Part::Programs
                 | Part::Managers
                 | Part::Fortran
+                | Part::RustApi
                 | Part::Valgrind
                 | Part::Asan
                 | Part::Tsan
@@ -270,6 +274,7 @@ fn run_part(
         Part::Installation => installation::test(project, options),
         Part::Programs => programs::test(project, options),
         Part::Fortran => fortran::test(project, options),
+        Part::RustApi => rust_api::test(project, options),
         Part::Managers => managers::test(project, options, step),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),
         Part::Asan => programs::watched(project, options, programs::Tool::AddressSanitizer),
