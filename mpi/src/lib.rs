@@ -4,9 +4,19 @@
 
 use std::os::raw::c_int;
 
+pub mod datatype;
 pub mod error;
 pub mod ffi;
 pub mod raw;
+
+/// The traits of all modules.
+pub mod traits {
+    #[cfg(feature = "derive")]
+    pub use mpi_derive::Equivalence;
+
+    pub use crate::datatype::traits::*;
+    pub use crate::raw::traits::*;
+}
 
 /// A number of elements.
 pub type Count = c_int;
