@@ -7,7 +7,9 @@ use std::os::raw::c_int;
 pub mod datatype;
 pub mod error;
 pub mod ffi;
+pub mod point_to_point;
 pub mod raw;
+pub mod request;
 
 /// The traits of all modules.
 pub mod traits {

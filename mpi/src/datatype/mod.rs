@@ -17,6 +17,7 @@
 //! elements.
 
 pub use self::address::address_of;
+pub(crate) use self::buffer::small_count;
 pub use self::buffer::{AsDatatype, Buffer, BufferMut, Collection, Pointer, PointerMut};
 pub use self::dynamic::{DynBuffer, DynBufferMut};
 #[cfg(feature = "complex")]
