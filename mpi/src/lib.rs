@@ -45,6 +45,7 @@ pub mod traits {
 
     pub use crate::attribute::traits::*;
     pub use crate::datatype::traits::*;
+    pub use crate::point_to_point::traits::*;
     pub use crate::raw::traits::*;
     pub use crate::topology::traits::*;
 }

@@ -1,0 +1,173 @@
+//! Operations that are prepared once and started again and again (MPI-5.0 §3.9).
+//!
+//! States: inactive, in which the program can use the buffer; active, from
+//! [`PersistentRequest::start`] until it is complete, in which MPI does. An active request is
+//! registered with its scope.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::Status;
+use crate::error::{self, call};
+use crate::ffi::{self, MPI_Request, MPI_Status};
+use crate::raw::traits::*;
+use crate::request::{Scope, StaticScope};
+
+/// An operation on a buffer that can be started again and again (MPI-5.0 §3.9).
+///
+/// The type has no counterpart in the crate rsmpi.
+///
+/// ```no_run
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let world = universe.world();
+/// let next = world.process_at_rank((world.rank() + 1) % world.size());
+/// let (mut sent, mut received) = (world.rank(), 0);
+/// mpi::request::scope(|scope| {
+///     let mut send = next.send_init(scope, &mut sent);
+///     let mut receive = world.any_process().receive_init_into(scope, &mut received);
+///     for _ in 0..world.size() {
+///         receive.start();
+///         send.start();
+///         send.wait();
+///         receive.wait();
+///         *send.data_mut() = *receive.data();
+///     }
+///     assert_eq!(*send.data(), world.rank());
+/// });
+/// ```
+///
+/// # Panics
+/// If it is dropped while it is active.
+pub struct PersistentRequest<'a, D: ?Sized, S: Scope<'a> = StaticScope> {
+    request: MPI_Request,
+    /// A pointer, since MPI uses the buffer while the request is active.
+    data: NonNull<D>,
+    active: bool,
+    scope: S,
+    phantom: PhantomData<&'a mut D>,
+}
+
+impl<'a, D: ?Sized, S: Scope<'a>> PersistentRequest<'a, D, S> {
+    /// Makes an inactive request of a handle.
+    ///
+    /// # Safety
+    /// The request is persistent and inactive, nothing else uses it, and it works on `data` alone.
+    pub(super) unsafe fn new(request: MPI_Request, data: &'a mut D, scope: S) -> Self {
+        Self { request, data: NonNull::from(data), active: false, scope, phantom: PhantomData }
+    }
+
+    /// Starts the operation.
+    ///
+    /// # Panics
+    /// If it is active.
+    pub fn start(&mut self) {
+        self.expect_inactive();
+        // SAFETY: the request is inactive. The scope ends only after it is complete.
+        unsafe { call!(MPI_Start(&mut self.request)) };
+        self.active = true;
+        self.scope.register();
+    }
+
+    /// Waits until the operation is complete. The status is empty if it was not started.
+    pub fn wait(&mut self) -> Status {
+        let mut status = MPI_Status::default();
+        // SAFETY: the request is valid, and the status can be written.
+        let code = unsafe { ffi::MPI_Wait(&mut self.request, &mut status) };
+        // A failed operation is over as well.
+        self.completed();
+        error::expect("MPI_Wait", code);
+        Status::from_raw(status)
+    }
+
+    /// Tests whether the operation is complete. The status is empty if it was not started.
+    pub fn test(&mut self) -> Option<Status> {
+        let (mut flag, mut status) = (0, MPI_Status::default());
+        // SAFETY: the request is valid, and the outputs can be written.
+        unsafe { call!(MPI_Test(&mut self.request, &mut flag, &mut status)) };
+        if flag == 0 {
+            return None;
+        }
+        self.completed();
+        Some(Status::from_raw(status))
+    }
+
+    /// Returns the buffer, to be changed between two operations.
+    ///
+    /// # Panics
+    /// If the operation is active.
+    pub fn data_mut(&mut self) -> &mut D {
+        self.expect_inactive();
+        // SAFETY: the buffer is borrowed mutably for `'a`, and MPI does not use it now.
+        unsafe { self.data.as_mut() }
+    }
+
+    /// Returns the buffer.
+    ///
+    /// # Panics
+    /// If the operation is active.
+    pub fn data(&self) -> &D {
+        self.expect_inactive();
+        // SAFETY: as above, and `start` needs a mutable borrow of `self`.
+        unsafe { self.data.as_ref() }
+    }
+
+    /// Returns whether the operation was started and is not known to be complete.
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Makes the request inactive.
+    fn completed(&mut self) {
+        if self.active {
+            self.active = false;
+            // SAFETY: `start` registered the request, and it is complete.
+            unsafe { self.scope.unregister() };
+        }
+    }
+
+    #[track_caller]
+    fn expect_inactive(&self) {
+        assert!(
+            !self.active,
+            "a persistent request is active: it must be complete, by wait() first"
+        );
+    }
+}
+
+impl<'a, D: ?Sized, S: Scope<'a>> Drop for PersistentRequest<'a, D, S> {
+    fn drop(&mut self) {
+        if !self.active {
+            // SAFETY: the value owns the request, which is inactive, and ends.
+            unsafe { call!(MPI_Request_free(&mut self.request)) };
+        } else if !std::thread::panicking() {
+            panic!(
+                "a persistent request was dropped before it was complete: call wait() or test()"
+            );
+        }
+    }
+}
+
+impl<'a, D: ?Sized, S: Scope<'a>> fmt::Debug for PersistentRequest<'a, D, S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The buffer is not shown: MPI may be writing it.
+        formatter
+            .debug_struct("PersistentRequest")
+            .field("request", &self.request)
+            .field("active", &self.active)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the value owns the request.
+unsafe impl<'a, D: ?Sized, S: Scope<'a>> AsRaw for PersistentRequest<'a, D, S> {
+    type Raw = MPI_Request;
+
+    fn as_raw(&self) -> Self::Raw {
+        self.request
+    }
+}
