@@ -29,6 +29,17 @@ pub enum MpiError {
     Spawn(Vec<c_int>),
 }
 
+impl MpiError {
+    /// Returns the error class, one of the constants `MPI_ERR` of [`crate::ffi`] (MPI-5.0 §9.4).
+    pub fn class(&self) -> c_int {
+        let MpiError::Call { code, .. } = self else { return ffi::MPI_ERR_SPAWN };
+        let mut class = 0;
+        // SAFETY: the call is allowed at any time.
+        let returned = unsafe { ffi::MPI_Error_class(*code, &mut class) };
+        if returned == ffi::MPI_SUCCESS { class } else { ffi::MPI_ERR_UNKNOWN }
+    }
+}
+
 /// Returns an error unless the return code of `call` is MPI_SUCCESS.
 #[inline]
 pub(crate) fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {

@@ -33,6 +33,8 @@ pub mod datatype;
 pub mod environment;
 pub mod error;
 pub mod ffi;
+pub mod file;
+pub mod plain;
 pub mod point_to_point;
 pub mod raw;
 pub mod request;

@@ -37,6 +37,7 @@ mod dynamic;
 mod equivalence;
 #[doc(hidden)]
 pub mod internal;
+mod layout;
 mod partition;
 mod reference;
 mod uncommitted;
