@@ -193,10 +193,10 @@ pub(crate) fn is_finalized() -> bool {
     flag != 0
 }
 
-/// Returns whether objects of MPI that a value owns are to be freed when it is dropped.
+/// Returns whether an object that processes free together is to be freed when it is dropped.
 ///
-/// There is nothing to free in MPI once it is finalised. While a thread panics, the others may
-/// never make the call that frees a communicator with this one, and the job ends anyhow.
+/// There is nothing to free in MPI once it is finalised. While a thread panics, other processes may
+/// never make the call that frees the object with this one, and the job ends anyhow.
 pub(crate) fn frees_objects() -> bool {
     !thread::panicking() && !is_finalized()
 }

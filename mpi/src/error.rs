@@ -24,9 +24,12 @@ pub enum MpiError {
         /// What the library says about it.
         text: String,
     },
-    /// Some of the processes of a spawn could not be started (MPI-5.0 §11.8.2): the error of each.
-    #[error("not all processes were spawned: {0:?}")]
-    Spawn(Vec<c_int>),
+    /// Some processes could not be started (MPI-5.0 §11.8.2): how many, and of how many.
+    #[error("{0} of {1} processes could not be spawned")]
+    Spawn(crate::Rank, crate::Rank),
+    /// A text for C has a zero byte before its end.
+    #[error("a text for MPI has a zero byte: {0}")]
+    StringNul(#[from] std::ffi::NulError),
 }
 
 impl MpiError {

@@ -29,6 +29,7 @@
 use std::os::raw::c_int;
 
 pub mod attribute;
+pub mod collective;
 pub mod datatype;
 pub mod environment;
 pub mod error;
@@ -46,6 +47,7 @@ pub mod traits {
     pub use mpi_derive::Equivalence;
 
     pub use crate::attribute::traits::*;
+    pub use crate::collective::traits::*;
     pub use crate::datatype::traits::*;
     pub use crate::point_to_point::traits::*;
     pub use crate::raw::traits::*;

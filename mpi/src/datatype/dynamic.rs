@@ -54,8 +54,21 @@ impl<'a> DynBuffer<'a> {
     /// # Safety
     /// `len` elements of `datatype` lie at `ptr`, which is not null, and can be read for `'a`.
     pub unsafe fn from_raw<T>(ptr: *const T, len: Count, datatype: DatatypeRef<'a>) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { Self::with_count(ptr.cast(), MPI_Count::from(len), datatype) }
+    }
+
+    /// Makes a buffer of its parts, with any number of elements.
+    ///
+    /// # Safety
+    /// As for [`from_raw`](Self::from_raw).
+    pub(crate) unsafe fn with_count(
+        ptr: *const c_void,
+        len: MPI_Count,
+        datatype: DatatypeRef<'a>,
+    ) -> Self {
         debug_assert!(!ptr.is_null(), "a buffer must not be at address 0");
-        Self { ptr: ptr.cast(), len: MPI_Count::from(len), datatype }
+        Self { ptr, len, datatype }
     }
 
     /// Returns the number of elements.
@@ -114,8 +127,21 @@ impl<'a> DynBufferMut<'a> {
     /// `len` elements of `datatype` lie at `ptr`, which is not null, and can be read and written
     /// for `'a`. Nothing else refers to them meanwhile.
     pub unsafe fn from_raw<T>(ptr: *mut T, len: Count, datatype: DatatypeRef<'a>) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { Self::with_count(ptr.cast(), MPI_Count::from(len), datatype) }
+    }
+
+    /// Makes a buffer of its parts, with any number of elements.
+    ///
+    /// # Safety
+    /// As for [`from_raw`](Self::from_raw).
+    pub(crate) unsafe fn with_count(
+        ptr: *mut c_void,
+        len: MPI_Count,
+        datatype: DatatypeRef<'a>,
+    ) -> Self {
         debug_assert!(!ptr.is_null(), "a buffer must not be at address 0");
-        Self { ptr: ptr.cast(), len: MPI_Count::from(len), datatype }
+        Self { ptr, len, datatype }
     }
 
     /// Returns the address.

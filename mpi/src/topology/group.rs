@@ -5,7 +5,7 @@
 use std::os::raw::c_int;
 
 use super::Rank;
-use crate::environment::frees_objects;
+use crate::environment::is_finalized;
 use crate::error::call;
 use crate::ffi::{self, MPI_Group};
 use crate::raw::{AsRaw, FromRaw};
@@ -49,7 +49,7 @@ impl FromRaw for UserGroup {
 impl Drop for UserGroup {
     fn drop(&mut self) {
         // MPI_GROUP_EMPTY stands for any group without processes, and needs no owner.
-        if self.0 != ffi::MPI_GROUP_EMPTY && frees_objects() {
+        if self.0 != ffi::MPI_GROUP_EMPTY && !is_finalized() {
             // SAFETY: the group is valid and belongs to this value.
             unsafe { call!(MPI_Group_free(&mut self.0)) };
         }

@@ -130,6 +130,8 @@ impl AsHandle for CommunicatorHandle {
     }
 }
 
+impl crate::topology::Communicator for CommunicatorHandle {}
+
 /// Makes types communicators, each by the field that has the handle.
 macro_rules! communicators {
     ($($type:ty: $field:tt;)*) => {

@@ -1,0 +1,331 @@
+//! Buffers as the functions of C take them, and the checks of their lengths.
+
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::os::raw::{c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use crate::Count;
+use crate::datatype::{
+    AsDatatype, Buffer, BufferMut, Datatype, PartitionedBuffer, PartitionedBufferMut,
+};
+use crate::error::call;
+use crate::ffi::{self, MPI_Count, MPI_Datatype, MPI_Request};
+use crate::request::{Request, Scope};
+use crate::topology::Communicator as _;
+use crate::topology::handle::CommunicatorHandle;
+
+/// Addresses below this one stand for something else: MPI_IN_PLACE is 1, where an empty slice of
+/// bytes lies.
+const LOWEST_ADDRESS: usize = 0x1000;
+
+/// Where buffers without any byte lie.
+static NOWHERE: u128 = 0;
+
+/// A number of elements of a datatype.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elements {
+    pub(super) pointer: *mut c_void,
+    pub(super) count: MPI_Count,
+    pub(super) datatype: MPI_Datatype,
+}
+
+/// Elements in parts, one for each process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'b> {
+    pub(super) pointer: *mut c_void,
+    counts: &'b [Count],
+    displacements: &'b [Count],
+    pub(super) datatype: MPI_Datatype,
+}
+
+/// A buffer, and what has its datatype.
+#[derive(Debug)]
+pub(super) struct Typed<B, D> {
+    buffer: B,
+    /// Keeps the datatype until the call has been made. MPI keeps it for the operation.
+    _datatype: D,
+}
+
+impl<B, D> Deref for Typed<B, D> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.buffer
+    }
+}
+
+/// The elements of buffer `B`.
+pub(super) type ElementsOf<B> = Typed<Elements, <B as AsDatatype>::Out>;
+/// The parts of buffer `B`.
+pub(super) type PartsOf<'b, B> = Typed<Parts<'b>, <B as AsDatatype>::Out>;
+
+/// Returns a buffer that is sent.
+pub(super) fn sent<B: ?Sized + Buffer>(buffer: &B) -> ElementsOf<B> {
+    let (datatype, count) = (buffer.as_datatype(), buffer.large_count());
+    typed(datatype, |datatype| Elements {
+        pointer: address(buffer.pointer().cast_mut()),
+        count,
+        datatype,
+    })
+}
+
+/// Returns a buffer that is received into.
+pub(super) fn received<B: ?Sized + BufferMut>(buffer: &mut B) -> ElementsOf<B> {
+    let (datatype, count) = (buffer.as_datatype(), buffer.large_count());
+    typed(datatype, |datatype| Elements { pointer: address(buffer.pointer_mut()), count, datatype })
+}
+
+/// Returns a buffer in parts that is sent.
+pub(super) fn sent_parts<B: ?Sized + PartitionedBuffer>(buffer: &B) -> PartsOf<'_, B> {
+    let pointer = address(buffer.pointer().cast_mut());
+    typed(buffer.as_datatype(), |datatype| Parts {
+        pointer,
+        counts: buffer.counts(),
+        displacements: buffer.displs(),
+        datatype,
+    })
+}
+
+/// Returns a buffer in parts that is received into.
+pub(super) fn received_parts<B: ?Sized + PartitionedBufferMut>(buffer: &mut B) -> PartsOf<'_, B> {
+    let pointer = address(buffer.pointer_mut());
+    let buffer = &*buffer;
+    typed(buffer.as_datatype(), |datatype| Parts {
+        pointer,
+        counts: buffer.counts(),
+        displacements: buffer.displs(),
+        datatype,
+    })
+}
+
+fn typed<B, D: Datatype>(datatype: D, buffer: impl FnOnce(MPI_Datatype) -> B) -> Typed<B, D> {
+    Typed { buffer: buffer(datatype.as_raw()), _datatype: datatype }
+}
+
+/// Returns an address that stands for nothing but itself.
+fn address(pointer: *mut c_void) -> *mut c_void {
+    // A buffer at such an address has no bytes.
+    if pointer.addr() < LOWEST_ADDRESS { (&raw const NOWHERE).cast_mut().cast() } else { pointer }
+}
+
+impl Elements {
+    /// The buffer of a process that gives or gets nothing: its arguments are not significant.
+    pub(super) const NONE: Elements =
+        Elements { pointer: ptr::null_mut(), count: 0, datatype: ffi::MPI_BYTE };
+
+    /// Returns how many elements there are for each process that `comm` addresses.
+    pub(super) fn per_process(&self, comm: &CommunicatorHandle) -> MPI_Count {
+        self.count / MPI_Count::from(comm.target_size())
+    }
+
+    /// Returns the number of elements as an `int`.
+    ///
+    /// # Panics
+    /// If it is larger than 2^31 - 1.
+    #[track_caller]
+    pub(super) fn int_count(&self) -> c_int {
+        self.count.try_into().unwrap_or_else(|_| {
+            panic!(
+                "{} elements in one buffer: a partitioned operation takes 2147483647",
+                self.count
+            )
+        })
+    }
+
+    /// Panics unless the result of a reduction of `sent` fits into this buffer.
+    #[track_caller]
+    pub(super) fn check_result_of(&self, sent: &Elements) {
+        assert!(
+            self.count >= sent.count,
+            "the receive buffer has {} elements: must have {}, as many as the send buffer",
+            self.count,
+            sent.count,
+        );
+        assert!(
+            are_same(self.datatype, sent.datatype),
+            "the datatypes of the send and the receive buffer differ: must be the same",
+        );
+    }
+}
+
+impl<'b> Parts<'b> {
+    /// The buffer of a process that gives or gets nothing: its arguments are not significant.
+    pub(super) const NONE: Parts<'static> = Parts {
+        pointer: ptr::null_mut(),
+        counts: &[],
+        displacements: &[],
+        datatype: ffi::MPI_BYTE,
+    };
+
+    pub(super) fn counts(&self) -> *const c_int {
+        self.counts.as_ptr()
+    }
+
+    pub(super) fn displacements(&self) -> *const c_int {
+        self.displacements.as_ptr()
+    }
+
+    /// Returns the number of elements of a process's part.
+    pub(super) fn of(&self, rank: c_int) -> MPI_Count {
+        MPI_Count::from(self.counts[rank as usize])
+    }
+
+    /// Panics unless there is a part for each process that `comm` addresses.
+    #[track_caller]
+    pub(super) fn check_number(&self, comm: &CommunicatorHandle) {
+        let (size, parts) = (comm.target_size(), self.counts.len().min(self.displacements.len()));
+        assert!(
+            parts >= size as usize,
+            "the buffer has {parts} parts: must have {size}, one for each process",
+        );
+    }
+}
+
+/// Panics unless what the process sends itself is as long as what it receives from itself.
+///
+/// MPI copies the one to the other. There is no such part on an inter-communicator.
+#[track_caller]
+pub(super) fn check_own(
+    comm: &CommunicatorHandle,
+    sent: (MPI_Count, MPI_Datatype),
+    received: (MPI_Count, MPI_Datatype),
+) {
+    if sent == received || comm.test_inter() {
+        return;
+    }
+    let (sent, received) = (bytes(sent), bytes(received));
+    assert!(
+        sent == received,
+        "the process sends itself {sent} bytes and receives {received}: must be as many",
+    );
+}
+
+/// Returns the bytes of a number of elements.
+fn bytes((count, datatype): (MPI_Count, MPI_Datatype)) -> i128 {
+    let mut size = 0;
+    // SAFETY: the datatype is valid, as it is one of a buffer.
+    unsafe { call!(MPI_Type_size_c(datatype, &mut size)) };
+    i128::from(count) * i128::from(size)
+}
+
+/// Returns whether elements of one datatype can be written where those of another are.
+fn are_same(one: MPI_Datatype, other: MPI_Datatype) -> bool {
+    /// Handles of predefined objects are below this number (MPI-5.0 §20.3).
+    const FIRST_MADE: usize = 0x1000;
+    let measures = |datatype| {
+        let (mut lower, mut extent) = (0, 0);
+        // SAFETY: the datatype is valid, as it is one of a buffer.
+        unsafe { call!(MPI_Type_get_extent_c(datatype, &mut lower, &mut extent)) };
+        (bytes((1, datatype)), lower, extent)
+    };
+    // A type may make a new datatype at each call; these are compared by their measures.
+    let both_made = one.0.min(other.0) >= FIRST_MADE;
+    one == other || (both_made && measures(one) == measures(other))
+}
+
+/// Borrows a receive buffer for an operation that is complete only later.
+pub(super) fn lent<B: ?Sized + BufferMut>(buffer: &mut B) -> (NonNull<B>, ElementsOf<B>) {
+    let mut data = NonNull::from(buffer);
+    // SAFETY: the buffer is borrowed mutably, and this reference ends here.
+    (data, received(unsafe { data.as_mut() }))
+}
+
+/// Borrows a receive buffer in parts for an operation that is complete only later.
+pub(super) fn lent_parts<'a, B: ?Sized + PartitionedBufferMut>(
+    buffer: &'a mut B,
+) -> (NonNull<B>, PartsOf<'a, B>) {
+    let mut data = NonNull::from(buffer);
+    // SAFETY: the buffer is borrowed mutably for `'a`. What is borrowed from it for that time are
+    // its counts and displacements, which are only read.
+    (data, received_parts(unsafe { data.as_mut() }))
+}
+
+/// Where the request of an operation is written, or `None` to complete it in the call.
+pub(super) type Start = Option<*mut MPI_Request>;
+
+/// Calls a function, or the one that starts the same operation and writes a request.
+macro_rules! start {
+    ($start:expr, $complete:ident or $immediate:ident, $($argument:expr),* $(,)?) => {
+        match $start {
+            None => $crate::error::call!($complete($($argument),*)),
+            Some(request) => $crate::error::call!($immediate($($argument),*, request)),
+        }
+    };
+}
+pub(super) use start;
+
+/// Starts an operation and returns its request.
+///
+/// # Safety
+/// `start` starts an operation and writes its request. All buffers of the operation are borrowed
+/// for `'a`, those that it writes mutably.
+pub(super) unsafe fn started<'a, D: ?Sized, S: Scope<'a>>(
+    scope: S,
+    data: NonNull<D>,
+    start: impl FnOnce(Start),
+) -> Request<'a, D, S> {
+    let mut request = ffi::MPI_REQUEST_NULL;
+    start(Some(&mut request));
+    // SAFETY: the request is open and belongs to the result; the rest as the caller promises.
+    unsafe { Request::with_pointer(request, data, scope) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datatype::{Partition, PartitionMut};
+
+    const WORLD: CommunicatorHandle = CommunicatorHandle::World;
+
+    #[test]
+    fn an_empty_buffer_does_not_lie_at_an_address_with_a_meaning() {
+        let empty: [u8; 0] = [];
+        assert_eq!(<[u8]>::as_ptr(&[]).addr(), ffi::MPI_IN_PLACE as usize);
+        assert!(sent(&empty[..]).pointer.addr() >= LOWEST_ADDRESS);
+        assert!(received(&mut Vec::<u16>::new()).pointer.addr() >= LOWEST_ADDRESS);
+        let parts = Partition::new(&empty[..], vec![0], vec![0]);
+        assert!(sent_parts(&parts).pointer.addr() >= LOWEST_ADDRESS);
+    }
+
+    #[test]
+    fn a_buffer_is_its_elements() {
+        let values = [1_i32, 2, 3];
+        let elements = sent(&values[..]);
+        assert_eq!(elements.pointer.cast_const().cast(), values.as_ptr());
+        assert_eq!((elements.count, elements.datatype), (3, ffi::MPI_INT32_T));
+    }
+
+    #[test]
+    fn parts_are_those_of_the_partition() {
+        let mut values = [0_u8; 5];
+        let mut parts = PartitionMut::new(&mut values[..], vec![2, 3], vec![0, 2]);
+        let parts = received_parts(&mut parts);
+        assert_eq!((parts.of(0), parts.of(1), parts.displacements), (2, 3, &[0, 2][..]));
+    }
+
+    #[test]
+    fn equal_parts_of_the_same_datatype_need_no_library() {
+        check_own(&WORLD, (3, ffi::MPI_BYTE), (3, ffi::MPI_BYTE));
+        received(&mut [0_i16; 4]).check_result_of(&sent(&[1_i16; 3]));
+    }
+
+    #[test]
+    #[should_panic(expected = "the receive buffer has 2 elements: must have 3")]
+    fn a_result_must_fit() {
+        received(&mut [0_i16; 2]).check_result_of(&sent(&[1_i16; 3]));
+    }
+
+    #[test]
+    #[should_panic(expected = "datatypes of the send and the receive buffer differ")]
+    fn a_result_has_the_datatype_of_the_values() {
+        received(&mut [0_i16; 3]).check_result_of(&sent(&[1_u8; 3]));
+    }
+
+    #[test]
+    #[should_panic(expected = "2147483648 elements in one buffer")]
+    fn an_int_does_not_hold_any_count() {
+        Elements { count: 1 << 31, ..Elements::NONE }.int_count();
+    }
+}

@@ -1,0 +1,34 @@
+//! Collective operations: calls that all processes of a communicator make, in the same order
+//! (MPI-5.0 §6).
+//!
+//! [`CommunicatorCollectives`] has those in which all processes do the same, [`Root`] those with a
+//! root, and [`Operation`] is what reductions compute: one of MPI ([`SystemOperation`]), a closure
+//! ([`UserOperation`]) or a function of C ([`UnsafeUserOperation`]).
+//!
+//! Methods whose names start with `immediate_` start an operation and return a
+//! [`Request`](crate::request::Request), which completes it.
+//!
+//! Each method checks that the buffers of its process are large enough for the operation, and
+//! panics if they are not, before MPI is called. What other processes give is checked by the
+//! library.
+
+mod buffers;
+mod communicator;
+mod communicator_calls;
+mod operation;
+mod root;
+mod root_calls;
+mod spawn;
+mod user_operation;
+
+pub use self::communicator::CommunicatorCollectives;
+pub use self::operation::{
+    Operation, SystemOperation, UnsafeUserFunction, UnsafeUserOperation, reduce_local_into,
+};
+pub use self::root::Root;
+pub use self::user_operation::UserOperation;
+
+/// The traits of this module.
+pub mod traits {
+    pub use super::{CommunicatorCollectives, Operation, Root};
+}
