@@ -40,6 +40,7 @@ pub mod point_to_point;
 pub mod raw;
 pub mod request;
 pub mod topology;
+pub mod window;
 
 /// All traits of this crate.
 pub mod traits {

@@ -57,11 +57,11 @@ pub unsafe trait PlainBufferMut: BufferMut {}
 
 // SAFETY: the elements are plain data.
 unsafe impl<T: PlainData> PlainBufferMut for T {}
-// SAFETY: as above.
+// SAFETY: the elements are plain data.
 unsafe impl<T: PlainData> PlainBufferMut for [T] {}
-// SAFETY: as above.
+// SAFETY: the elements are plain data.
 unsafe impl<T: PlainData> PlainBufferMut for Vec<T> {}
-// SAFETY: as above.
+// SAFETY: the elements are plain data.
 unsafe impl<T: PlainData, const N: usize> PlainBufferMut for [T; N] {}
 // SAFETY: the view describes bytes of plain data, which remain plain data.
 unsafe impl<D: Datatype, B: PlainBufferMut + ?Sized> PlainBufferMut for MutView<'_, '_, D, B> {}

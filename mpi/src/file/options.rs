@@ -65,7 +65,7 @@ impl OpenOptions {
         self.set(ffi::MPI_MODE_SEQUENTIAL, sequential)
     }
 
-    /// Promises that nobody else has the file open.
+    /// Promises that the file is open nowhere else.
     pub fn unique(&mut self, unique: bool) -> &mut OpenOptions {
         self.set(ffi::MPI_MODE_UNIQUE_OPEN, unique)
     }

@@ -61,13 +61,12 @@ impl File {
         })
     }
 
-    /// Moves the shared pointer, and returns its new offset (`MPI_File_seek_shared`, MPI-5.0
-    /// §14.4.4). The call is collective; all ranks name the same place.
-    pub fn seek_shared(&self, to: SeekFrom) -> Result<u64, MpiError> {
+    /// Moves the shared pointer (`MPI_File_seek_shared`, MPI-5.0 §14.4.4). The call is collective;
+    /// all ranks name the same place.
+    pub fn seek_shared(&self, to: SeekFrom) -> Result<(), MpiError> {
         let (offset, whence) = raw_seek(to);
         // SAFETY: the file is open.
-        unsafe { try_call!(MPI_File_seek_shared(self.handle, offset, whence))? };
-        self.position_shared()
+        unsafe { try_call!(MPI_File_seek_shared(self.handle, offset, whence)) }
     }
 
     /// Returns the offset of the shared pointer (`MPI_File_get_position_shared`, MPI-5.0 §14.4.4).
