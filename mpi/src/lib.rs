@@ -17,9 +17,10 @@
 //! ```
 //!
 //! The modules follow the standard: [`environment`] starts MPI, [`topology`] has communicators and
-//! groups, [`collective`] has operations of all processes together. [`traits`] has all traits. What
-//! has no safe interface here is called through [`ffi`], which has every function of MPI 5.0; types
-//! give and take handles by the traits of [`raw`].
+//! groups, [`collective`] has operations of all processes together, [`window`] has one-sided
+//! communication, and [`mod@file`] has files. [`traits`] has all traits. What has no safe interface
+//! here is called through [`ffi`], which has every function of MPI 5.0; types give and take handles
+//! by the traits of [`raw`].
 //!
 //! By default an error of MPI ends the job with an explanation. [`error`] says what happens under
 //! other error handlers. If a rank panics, the job is aborted: the other ranks would wait for it.

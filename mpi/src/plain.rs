@@ -72,31 +72,53 @@ pub(crate) fn zero<T: PlainData>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-/// Copies values while other processes may access either memory. Words of up to 8 bytes that are
-/// aligned in both are not torn.
+/// Runs a loop over the words of `$len` values of the type `T`. In its body, `Word` is the integer of
+/// the alignment of `T`, of up to 8 bytes, and `Atomic` its atomic. Words have no padding.
+macro_rules! for_each_word {
+    ($len:expr, |$index:ident| $body:expr) => {
+        match align_of::<T>() {
+            1 => for_each_word!($len, |$index| $body, u8, AtomicU8),
+            2 => for_each_word!($len, |$index| $body, u16, AtomicU16),
+            4 => for_each_word!($len, |$index| $body, u32, AtomicU32),
+            _ => for_each_word!($len, |$index| $body, u64, AtomicU64),
+        }
+    };
+    ($len:expr, |$index:ident| $body:expr, $word:ty, $atomic:ty) => {{
+        type Word = $word;
+        type Atomic = $atomic;
+        for $index in 0..$len * (size_of::<T>() / size_of::<Word>()) {
+            $body;
+        }
+    }};
+}
+
+/// Copies values out of memory that other processes may write at the same time. Values of up to 8
+/// bytes are not torn.
 ///
 /// # Safety
-/// Both pointers are aligned, `from` is valid for reading and `to` for writing `len` values, and no
-/// thread of this process accesses the memory otherwise than by atomics.
-pub(crate) unsafe fn copy_shared<T: PlainData>(from: *const T, to: *mut T, len: usize) {
-    macro_rules! copy_words {
-        ($atomic:ty) => {
-            for word in 0..len * (size_of::<T>() / size_of::<$atomic>()) {
-                // SAFETY: words lie within the values and are aligned, as their size is the
-                // alignment of the values, or less. Without padding each has a value.
-                unsafe {
-                    let value = (*from.cast::<$atomic>().add(word)).load(Ordering::Relaxed);
-                    (*to.cast::<$atomic>().add(word)).store(value, Ordering::Relaxed);
-                }
-            }
-        };
-    }
-    match align_of::<T>() {
-        1 => copy_words!(AtomicU8),
-        2 => copy_words!(AtomicU16),
-        4 => copy_words!(AtomicU32),
-        _ => copy_words!(AtomicU64),
-    }
+/// `from` is aligned and has as many values as `to`, and this process accesses them by atomics
+/// alone.
+pub(crate) unsafe fn load_shared<T: PlainData>(from: *mut T, to: &mut [T]) {
+    let (from, to, len) = (from, to.as_mut_ptr(), to.len());
+    // SAFETY: each word lies within the values of both sides, and is aligned as they are.
+    for_each_word!(len, |index| unsafe {
+        let word = Atomic::from_ptr(from.cast::<Word>().add(index)).load(Ordering::Relaxed);
+        to.cast::<Word>().add(index).write(word);
+    });
+}
+
+/// Copies values to memory that other processes may access at the same time. Values of up to 8
+/// bytes are not torn.
+///
+/// # Safety
+/// `to` is aligned and has room for the values, and this process accesses it by atomics alone.
+pub(crate) unsafe fn store_shared<T: PlainData>(from: &[T], to: *mut T) {
+    let (from, len) = (from.as_ptr(), from.len());
+    // SAFETY: as in `load_shared`.
+    for_each_word!(len, |index| unsafe {
+        let word = from.cast::<Word>().add(index).read();
+        Atomic::from_ptr(to.cast::<Word>().add(index)).store(word, Ordering::Relaxed);
+    });
 }
 
 #[cfg(test)]
@@ -104,9 +126,12 @@ mod tests {
     use super::*;
 
     fn copies<T: PlainData + PartialEq + std::fmt::Debug>(values: [T; 3]) {
-        let mut copy = [zero(); 3];
-        // SAFETY: both are arrays of three values that this thread alone has.
-        unsafe { copy_shared(values.as_ptr(), copy.as_mut_ptr(), 3) };
+        let (mut shared, mut copy) = ([zero(); 3], [zero(); 3]);
+        // SAFETY: `shared` has three values that this thread alone accesses.
+        unsafe {
+            store_shared(&values, shared.as_mut_ptr());
+            load_shared(shared.as_mut_ptr(), &mut copy);
+        }
         assert_eq!(copy, values);
     }
 

@@ -11,8 +11,8 @@
 //! | the shared pointer | [`File::read_shared`], [`File::write_shared`] | [`File::read_ordered`], [`File::write_ordered`] |
 //!
 //! Reading returns the number of elements of the buffer that were read in full: fewer than it has
-//! at the end of the file. Only buffers of [`PlainData`](crate::plain::PlainData) can be read into,
-//! as a file contains any bytes.
+//! at the end of the file. Only buffers of [`PlainData`] can be read into, as a file contains any
+//! bytes.
 //!
 //! Errors of files are returned (MPI-5.0 §14.7); [`MpiError::class`] tells them apart.
 

@@ -6,6 +6,7 @@
 //! - Elements are [`PlainData`]. If several ranks write an element at the same time, its content is
 //!   not defined, but still a value.
 //! - Each access is within the memory of its target. For that a window knows the lengths of all.
+//! - Each access is to a rank that the epoch gives access to: the library refuses others.
 //! - Operations that last until the end of an epoch are started within a closure, and their buffers
 //!   are borrowed for longer than the closure runs ([`epoch`](self#epochs)). A panic ends the epoch
 //!   too.

@@ -90,8 +90,11 @@ impl<'scope, T: PlainData> Epoch<'scope, '_, T> {
     }
 }
 
-/// Operations whose effect on each element is atomic. They complete when the epoch ends.
-impl<'scope, T: PlainData> Epoch<'scope, '_, T> {
+/// Operations whose effect on each element is atomic, for numbers. They complete when the epoch ends.
+impl<'scope, T> Epoch<'scope, '_, T>
+where
+    T: PlainData + Equivalence<Out = SystemDatatype>,
+{
     /// Combines each element of a rank's memory with one of `elements` (`MPI_Accumulate`, MPI-5.0
     /// §12.3.4).
     #[track_caller]

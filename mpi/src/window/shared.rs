@@ -5,11 +5,11 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::os::raw::c_void;
-use std::ptr;
+use std::{ptr, slice};
 
 use super::{LockEpoch, PlainData};
 use crate::error::call;
-use crate::plain::{self, copy_shared};
+use crate::plain::{self, load_shared, store_shared};
 use crate::{Address, Rank};
 
 /// The memory of a rank of the same host, while this rank holds a lock of it.
@@ -80,7 +80,7 @@ impl<T: PlainData> Shared<'_, T> {
         let mut value = plain::zero();
         // SAFETY: the element is there until the epoch ends. This process borrows the memory of the
         // window nowhere else while an epoch is open, and accesses it by atomics.
-        unsafe { copy_shared(self.at(index, 1), &mut value, 1) };
+        unsafe { load_shared(self.at(index, 1), slice::from_mut(&mut value)) };
         value
     }
 
@@ -92,7 +92,7 @@ impl<T: PlainData> Shared<'_, T> {
     #[track_caller]
     pub fn store(&self, index: usize, value: T) {
         // SAFETY: as for `load`. No rank borrows the memory: that takes an exclusive lock.
-        unsafe { copy_shared(&value, self.at(index, 1), 1) };
+        unsafe { store_shared(slice::from_ref(&value), self.at(index, 1)) };
     }
 
     /// Copies as many elements as `to` has, from `index` on.
@@ -102,7 +102,7 @@ impl<T: PlainData> Shared<'_, T> {
     #[track_caller]
     pub fn copy_to(&self, index: usize, to: &mut [T]) {
         // SAFETY: as for `load`; as many elements are there.
-        unsafe { copy_shared(self.at(index, to.len()), to.as_mut_ptr(), to.len()) };
+        unsafe { load_shared(self.at(index, to.len()), to) };
     }
 
     /// Writes elements from `index` on.
@@ -112,7 +112,7 @@ impl<T: PlainData> Shared<'_, T> {
     #[track_caller]
     pub fn copy_from(&self, index: usize, from: &[T]) {
         // SAFETY: as for `store`; as many elements are there.
-        unsafe { copy_shared(from.as_ptr(), self.at(index, from.len()), from.len()) };
+        unsafe { store_shared(from, self.at(index, from.len())) };
     }
 
     /// Returns where an element lies, that has `length` from it on.
