@@ -16,6 +16,7 @@ fn main() {
     tickets(&world);
     election(&world);
     increments_under_exclusive_locks(&world);
+    owner_is_alone(&world);
     operations_under_locks(&world);
     accumulates(&world);
     if cfg!(panic = "unwind") {
@@ -124,6 +125,30 @@ fn increments_under_exclusive_locks(comm: &impl Communicator) {
     let found = window.lock(target, Lock::Shared, |epoch| epoch.fetch(target, 0, 3));
     assert_eq!(found, [total; 3]);
     comm.barrier();
+}
+
+/// While rank 0 borrows its memory, others that lock it, even shared, wait.
+fn owner_is_alone(comm: &impl Communicator) {
+    let mut window = Window::<u32>::allocate(comm, 1);
+    comm.barrier();
+    for _ in 0..20 {
+        if comm.rank() > 0 {
+            for _ in 0..10 {
+                window.lock(0, Lock::Shared, |epoch| {
+                    epoch.fetch_and_op(1, 0, 0, SystemOperation::sum());
+                });
+            }
+            continue;
+        }
+        let own = window.read();
+        let before = own[0];
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        assert_eq!(std::hint::black_box(&own)[0], before);
+    }
+    comm.barrier();
+    if comm.rank() == 0 {
+        assert_eq!(window.read()[0], 200 * (comm.size() as u32 - 1));
+    }
 }
 
 fn operations_under_locks(comm: &impl Communicator) {
