@@ -73,3 +73,8 @@ pub type Count = c_int;
 pub type Tag = c_int;
 /// An address, or the difference of two, in bytes.
 pub type Address = ffi::MPI_Aint;
+
+/// The examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rust.md")]
+struct Page;

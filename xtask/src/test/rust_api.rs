@@ -52,12 +52,11 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
 /// Programs, and the numbers of ranks on which they run.
 type Programs = Vec<(PathBuf, &'static [u32])>;
 
-/// Builds our own examples.
+/// Builds our own examples. Unlike the profiles of the library, that of developers unwinds panics.
 fn examples(project: &Project) -> Result<Programs> {
-    let arguments = ["build", "--package", "verbena", "--examples", "--all-features"];
-    let mut cargo = project.cargo(&arguments);
-    quietly(cargo.args(["--profile", "checked", "--quiet"]), BUILD_LIMIT)?;
-    let built = project.target.join("checked/examples");
+    let arguments = ["build", "--package", "verbena", "--examples", "--all-features", "--quiet"];
+    quietly(&mut project.cargo(&arguments), BUILD_LIMIT)?;
+    let built = project.target.join("debug/examples");
     let names = sources(&project.root.join("mpi/examples"))?;
     Ok(names.into_keys().map(|name| (built.join(name), &RANKS[..])).collect())
 }
