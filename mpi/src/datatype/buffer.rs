@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 
 use std::os::raw::c_void;
-use std::ptr;
 
 use super::{Datatype, Equivalence};
 use crate::Count;
@@ -84,6 +83,26 @@ pub(crate) fn small_count(count: impl TryInto<Count> + Copy + std::fmt::Display)
     })
 }
 
+/// The end of the addresses at which no object with bytes lies. Some of them mean something to MPI:
+/// in the standard ABI, MPI_BOTTOM is 0 and MPI_IN_PLACE is 1, which is also where Rust lets an
+/// empty slice of bytes lie.
+const NO_OBJECT_BELOW: usize = 4096;
+/// Stands for objects without bytes. Nothing is read or written here.
+static NO_BYTES: u64 = 0;
+
+/// Returns the address of a buffer as MPI takes it.
+#[inline]
+pub(super) fn address<T>(pointer: *const T) -> *const c_void {
+    if pointer.addr() < NO_OBJECT_BELOW { (&raw const NO_BYTES).cast() } else { pointer.cast() }
+}
+
+/// Returns the address of a mutable buffer as MPI takes it. Receives into anything but a
+/// [`BufferMut`] need it too.
+#[inline]
+pub(crate) fn address_mut<T>(pointer: *mut T) -> *mut c_void {
+    if pointer.addr() < NO_OBJECT_BELOW { address(pointer).cast_mut() } else { pointer.cast() }
+}
+
 // SAFETY: the datatype is that of the value.
 unsafe impl<T: Equivalence> AsDatatype for T {
     type Out = T::Out;
@@ -103,14 +122,14 @@ unsafe impl<T: Equivalence> Collection for T {
 // SAFETY: the value lies there.
 unsafe impl<T: Equivalence> Pointer for T {
     fn pointer(&self) -> *const c_void {
-        ptr::from_ref(self).cast()
+        address(self)
     }
 }
 
 // SAFETY: the value lies there and is borrowed mutably.
 unsafe impl<T: Equivalence> PointerMut for T {
     fn pointer_mut(&mut self) -> *mut c_void {
-        ptr::from_mut(self).cast()
+        address_mut(self)
     }
 }
 
@@ -148,14 +167,14 @@ macro_rules! buffers_of_slices {
             // SAFETY: the elements lie there.
             unsafe impl<$($generics)*> Pointer for $type {
                 fn pointer(&self) -> *const c_void {
-                    self.as_ptr().cast()
+                    address(self.as_ptr())
                 }
             }
 
             // SAFETY: the elements lie there and are borrowed mutably.
             unsafe impl<$($generics)*> PointerMut for $type {
                 fn pointer_mut(&mut self) -> *mut c_void {
-                    self.as_mut_ptr().cast()
+                    address_mut(self.as_mut_ptr())
                 }
             }
 
@@ -186,6 +205,20 @@ mod tests {
         assert_eq!([0.0_f64; 4].count(), 4);
         let first = values.as_ptr().cast();
         assert_eq!(values.pointer_mut().cast_const(), first);
+    }
+
+    #[test]
+    fn a_buffer_without_bytes_is_at_no_address_with_a_meaning() {
+        let mut empty: [u8; 0] = [];
+        let vector = Vec::<u8>::new();
+        assert_eq!(vector.as_ptr().addr(), 1, "this address is MPI_IN_PLACE");
+        let addresses = [
+            vector.pointer().addr(),
+            <[u16]>::pointer(&[]).addr(),
+            empty[..].pointer_mut().addr(),
+            super::super::DynBuffer::new::<u8>(&[]).pointer().addr(),
+        ];
+        assert!(addresses.iter().all(|&address| address >= NO_OBJECT_BELOW), "{addresses:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::mem;
 use std::os::raw::c_void;
 use std::slice;
 
-use super::buffer::small_count;
+use super::buffer::{address, address_mut, small_count};
 use super::{
     AsDatatype, Buffer, BufferMut, Collection, DatatypeRef, Equivalence, Pointer, PointerMut,
 };
@@ -34,7 +34,7 @@ impl<'a> DynBuffer<'a> {
     ///
     /// If `T` makes a datatype at each call, the buffer's one is not freed.
     pub fn new<T: Equivalence>(buf: &'a [T]) -> Self {
-        Self { ptr: buf.pointer(), len: buf.large_count(), datatype: lasting_datatype::<T>() }
+        Self { ptr: buf.as_ptr().cast(), len: buf.large_count(), datatype: lasting_datatype::<T>() }
     }
 
     /// Returns whether the elements have the datatype of `T`.
@@ -106,7 +106,7 @@ impl<'a> DynBufferMut<'a> {
     /// If `T` makes a datatype at each call, the buffer's one is not freed.
     pub fn new<T: Equivalence>(buf: &'a mut [T]) -> Self {
         let len = buf.large_count();
-        Self { ptr: buf.pointer_mut(), len, datatype: lasting_datatype::<T>() }
+        Self { ptr: buf.as_mut_ptr().cast(), len, datatype: lasting_datatype::<T>() }
     }
 
     /// Returns whether the elements have the datatype of `T`.
@@ -213,7 +213,7 @@ unsafe impl Collection for DynBuffer<'_> {
 // SAFETY: the elements lie there.
 unsafe impl Pointer for DynBuffer<'_> {
     fn pointer(&self) -> *const c_void {
-        self.ptr
+        address(self.ptr)
     }
 }
 
@@ -243,14 +243,14 @@ unsafe impl Collection for DynBufferMut<'_> {
 // SAFETY: the elements lie there.
 unsafe impl Pointer for DynBufferMut<'_> {
     fn pointer(&self) -> *const c_void {
-        self.ptr
+        address(self.ptr)
     }
 }
 
 // SAFETY: the elements lie there and are borrowed mutably.
 unsafe impl PointerMut for DynBufferMut<'_> {
     fn pointer_mut(&mut self) -> *mut c_void {
-        self.ptr
+        address_mut(self.ptr)
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{DatatypeRef, UncommittedDatatype, UncommittedDatatypeRef, UncommittedUserDatatype};
+use crate::environment::{is_finalized, is_initialized};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm, MPI_Count, MPI_Datatype};
 use crate::raw::traits::*;
@@ -59,17 +60,11 @@ impl Cached {
 
 /// Panics unless this thread can make a datatype now.
 fn check_state(name: &str) {
-    let (mut initialized, mut finalized) = (0, 0);
-    // SAFETY: these functions can be called at any time, by any thread.
-    unsafe {
-        call!(MPI_Initialized(&mut initialized));
-        call!(MPI_Finalized(&mut finalized));
-    }
     assert!(
-        initialized != 0,
+        is_initialized(),
         "{name} has no MPI datatype before MPI is initialized: call mpi::initialize() first"
     );
-    if finalized != 0 {
+    if is_finalized() {
         after_finalize(name);
     }
     let (mut provided, mut main) = (ffi::MPI_THREAD_SINGLE, 0);

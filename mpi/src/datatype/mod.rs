@@ -17,8 +17,8 @@
 //! elements.
 
 pub use self::address::address_of;
-pub(crate) use self::buffer::small_count;
 pub use self::buffer::{AsDatatype, Buffer, BufferMut, Collection, Pointer, PointerMut};
+pub(crate) use self::buffer::{address_mut, small_count};
 pub use self::dynamic::{DynBuffer, DynBufferMut};
 #[cfg(feature = "complex")]
 pub use self::equivalence::complex_datatype;

@@ -5,6 +5,7 @@
 use std::mem;
 
 use super::{UncommittedDatatype, UncommittedDatatypeRef, UserDatatype};
+use crate::environment::is_finalized;
 use crate::error::call;
 use crate::ffi::{self, MPI_Count, MPI_Datatype};
 use crate::raw::traits::*;
@@ -190,13 +191,9 @@ fn equal_lengths(lengths: &[usize]) -> Count {
 /// # Safety
 /// The handle is that of a datatype which the caller owns and uses no more.
 pub(super) unsafe fn free(mut datatype: MPI_Datatype) {
-    let mut finalized = 0;
-    // SAFETY: MPI_Finalized can be called at any time; before that, the handle is valid.
-    unsafe {
-        call!(MPI_Finalized(&mut finalized));
-        if finalized == 0 {
-            call!(MPI_Type_free(&mut datatype));
-        }
+    if !is_finalized() {
+        // SAFETY: MPI still works, and the handle is the caller's.
+        unsafe { call!(MPI_Type_free(&mut datatype)) };
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 
 use super::Status;
-use crate::datatype::Equivalence;
+use crate::datatype::{Equivalence, address_mut};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
 use crate::raw::traits::*;
@@ -37,7 +37,15 @@ where
         // SAFETY: the box has room for one element, and is not freed before the request is
         // complete.
         let request = unsafe {
-            call!(MPI_Irecv_c(value.cast(), 1, datatype.as_raw(), source, tag, comm, &mut request));
+            call!(MPI_Irecv_c(
+                address_mut(value),
+                1,
+                datatype.as_raw(),
+                source,
+                tag,
+                comm,
+                &mut request
+            ));
             Request::from_raw(request, &(), StaticScope)
         };
         ReceiveFuture { value, request }

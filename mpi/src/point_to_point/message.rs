@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::Status;
 use super::value::receive_value;
-use crate::datatype::{BufferMut, Equivalence};
+use crate::datatype::{BufferMut, Equivalence, address_mut};
 use crate::error::call;
 use crate::ffi::{self, MPI_Count, MPI_Message, MPI_Status};
 use crate::raw::traits::*;
@@ -131,7 +131,7 @@ pub trait MatchedReceiveVec {
     /// Receives the message's values (MPI-5.0 §3.8.3).
     ///
     /// # Panics
-    /// If the message does not have a whole number of them.
+    /// If the message does not have a whole number of them. It is then lost.
     fn matched_receive_vec<Msg>(self) -> (Vec<Msg>, Status)
     where
         Msg: Equivalence;
@@ -151,7 +151,7 @@ impl MatchedReceiveVec for (Message, Status) {
         // SAFETY: the vector has room for these elements. The message is not received yet.
         unsafe {
             call!(MPI_Mrecv_c(
-                values.as_mut_ptr().cast(),
+                address_mut(values.as_mut_ptr()),
                 capacity as MPI_Count,
                 datatype.as_raw(),
                 &mut message.0,

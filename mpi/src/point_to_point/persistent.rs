@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::Status;
+use crate::environment::is_finalized;
 use crate::error::{self, call};
 use crate::ffi::{self, MPI_Request, MPI_Status};
 use crate::raw::traits::*;
@@ -142,8 +143,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> PersistentRequest<'a, D, S> {
 impl<'a, D: ?Sized, S: Scope<'a>> Drop for PersistentRequest<'a, D, S> {
     fn drop(&mut self) {
         if !self.active {
-            // SAFETY: the value owns the request, which is inactive, and ends.
-            unsafe { call!(MPI_Request_free(&mut self.request)) };
+            if !is_finalized() {
+                // SAFETY: the value owns the request, which is inactive, and ends.
+                unsafe { call!(MPI_Request_free(&mut self.request)) };
+            }
         } else if !std::thread::panicking() {
             panic!(
                 "a persistent request was dropped before it was complete: call wait() or test()"

@@ -119,7 +119,7 @@ pub unsafe trait Source: AsCommunicator {
     /// Receives the values of a message with this tag, however many they are.
     ///
     /// # Panics
-    /// If the message does not have a whole number of them.
+    /// If the message does not have a whole number of them. It is then lost.
     #[track_caller]
     fn receive_vec_with_tag<Msg>(&self, tag: Tag) -> (Vec<Msg>, Status)
     where
@@ -131,7 +131,7 @@ pub unsafe trait Source: AsCommunicator {
     /// Receives the values of a message with any tag, however many they are.
     ///
     /// # Panics
-    /// If the message does not have a whole number of them.
+    /// If the message does not have a whole number of them. It is then lost.
     #[track_caller]
     fn receive_vec<Msg>(&self) -> (Vec<Msg>, Status)
     where

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::raw::c_void;
 
 use super::Status;
-use crate::datatype::Equivalence;
+use crate::datatype::{Equivalence, address_mut};
 use crate::ffi::{MPI_Datatype, MPI_Status};
 use crate::raw::traits::*;
 
@@ -22,7 +22,7 @@ pub(super) fn receive_value<T: Equivalence>(
     let mut value = MaybeUninit::<T>::uninit();
     let mut status = MPI_Status::default();
     let datatype = T::equivalent_datatype();
-    receive(value.as_mut_ptr().cast(), datatype.as_raw(), &mut status);
+    receive(address_mut(value.as_mut_ptr()), datatype.as_raw(), &mut status);
     let status = Status::from_raw(status);
     status.expect_value::<T>();
     // SAFETY: the message had a whole element of the datatype of `T`, so all its bytes are written.

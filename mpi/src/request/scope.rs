@@ -101,6 +101,18 @@ pub(super) fn abort(ended: &str, open: usize) -> ! {
 ///     request.wait();
 /// });
 /// ```
+///
+/// A buffer that ends with the closure, or before the scope, is refused:
+///
+/// ```compile_fail,E0597
+/// # use mpi::traits::*;
+/// # let universe = mpi::initialize().unwrap();
+/// # let world = universe.world();
+/// mpi::request::scope(|scope| {
+///     let value = 7_i32;
+///     world.this_process().immediate_send(scope, &value).wait();
+/// });
+/// ```
 pub fn scope<'a, F, R>(f: F) -> R
 where
     F: FnOnce(&LocalScope<'a>) -> R,
@@ -122,7 +134,27 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
+
+    /// Tells this test's own process that it is the one to abort.
+    const VARIABLE: &str = "VERBENA_TEST_OPEN_SCOPE";
+
+    #[test]
+    fn a_scope_that_ends_with_open_requests_aborts() {
+        if std::env::var_os(VARIABLE).is_some() {
+            scope(|scope| scope.register());
+            return;
+        }
+        let name = "request::scope::tests::a_scope_that_ends_with_open_requests_aborts";
+        let mut test = process::Command::new(std::env::current_exe().unwrap());
+        let ended =
+            test.args(["--exact", "--nocapture", name]).env(VARIABLE, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{text}");
+        assert!(text.contains("ended with 1 requests that are not complete"), "{text}");
+    }
 
     #[test]
     fn a_scope_ends_once_each_request_is_unregistered() {
