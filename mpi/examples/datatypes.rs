@@ -20,6 +20,7 @@ fn main() {
     let world = universe.world();
     columns(&world);
     blocks(&world);
+    block(&world);
     structures(&world);
     dynamic(&world);
     states();
@@ -95,6 +96,30 @@ fn blocks(world: &SimpleCommunicator) {
     let mut view = unsafe { MutView::with_count_and_datatype(&mut received, 1, &every_second) };
     shift(world, &values[..3], &mut view);
     assert_eq!(received, [10 * before, 0, 10 * before + 1, 0, 10 * before + 2, 0]);
+}
+
+/// A block of the matrix is sent and arrives as a whole.
+fn block(world: &SimpleCommunicator) {
+    let before = (world.rank() + world.size() - 1) % world.size();
+    let mine: Vec<i32> = (0..(ROWS * COLUMNS) as i32).map(|at| 100 * world.rank() + at).collect();
+    let int = i32::equivalent_datatype();
+    let block = UserDatatype::subarray(&[ROWS, COLUMNS], &[2, 2], &[1, 1], &int);
+    assert_eq!((block.size(), block.extent()), (16, (0, size_of_val(&mine[..]) as i64)));
+    let mut received = [0; 4];
+    // SAFETY: the datatype has the extent of the matrix.
+    shift(world, &unsafe { View::with_count_and_datatype(&mine, 1, &block) }, &mut received);
+    assert_eq!(received, [5, 6, 9, 10].map(|at| 100 * before + at));
+
+    // With the extent of an element, a column follows the one before: the matrix is transposed.
+    let column = UncommittedUserDatatype::vector(ROWS as i32, 1, COLUMNS as i32, &int);
+    let column = UserDatatype::resized(0, size_of::<i32>() as Address, &column);
+    let mut received = [0; ROWS * COLUMNS];
+    // SAFETY: as many columns as the matrix has lie within it.
+    let columns = unsafe { View::with_count_and_datatype(&mine, COLUMNS as i32, &column) };
+    shift(world, &columns, &mut received);
+    for (at, &value) in received.iter().enumerate() {
+        assert_eq!(value, 100 * before + (at % ROWS * COLUMNS + at / ROWS) as i32);
+    }
 }
 
 /// A structure's datatype can be made of the addresses of its fields.

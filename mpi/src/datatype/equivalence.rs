@@ -14,12 +14,17 @@ pub type SystemDatatype = DatatypeRef<'static>;
 /// Integers, floating-point numbers and `bool` have one, and with the feature `complex` the
 /// complex numbers of the crate num-complex. The feature `derive` gives one to structures:
 ///
-/// ```ignore
+/// ```
+/// # #[cfg(feature = "derive")]
+/// # mod particle {
+/// use mpi::traits::*;
+///
 /// #[derive(Equivalence)]
 /// struct Particle {
 ///     position: [f64; 3],
 ///     charge: i8,
 /// }
+/// # }
 /// ```
 ///
 /// If the program has this crate under another path, it says so with
@@ -28,7 +33,7 @@ pub type SystemDatatype = DatatypeRef<'static>;
 /// # Safety
 /// The datatype describes initialised bytes of the value and nothing outside, and its extent is the
 /// type's size. Any bytes that a process of the job sends with a matching datatype make a valid
-/// value.
+/// value. The type has no interior mutability.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no MPI datatype",
     note = "derive it for a structure with the feature `derive`: #[derive(Equivalence)]"

@@ -157,21 +157,20 @@ pub fn structure(
         ));
         UncommittedUserDatatype::from_raw(datatype)
     };
-    with_size(fields, size as MPI_Count)
+    with_size(fields, size)
 }
 
 /// Makes a datatype with the elements of `datatype` whose extent is `size` bytes.
 ///
 /// MPI only guesses the padding at the end of a structure.
-fn with_size(datatype: UncommittedUserDatatype, size: MPI_Count) -> UncommittedUserDatatype {
-    let (mut lower, mut extent, mut resized) = (0, 0, ffi::MPI_DATATYPE_NULL);
+fn with_size(datatype: UncommittedUserDatatype, size: usize) -> UncommittedUserDatatype {
+    if datatype.extent() == (0, size as MPI_Count) {
+        return datatype;
+    }
+    let mut resized = ffi::MPI_DATATYPE_NULL;
     // SAFETY: the datatype is borrowed, and the new one belongs to the value.
     unsafe {
-        call!(MPI_Type_get_extent_c(datatype.as_raw(), &mut lower, &mut extent));
-        if (lower, extent) == (0, size) {
-            return datatype;
-        }
-        call!(MPI_Type_create_resized_c(datatype.as_raw(), 0, size, &mut resized));
+        call!(MPI_Type_create_resized_c(datatype.as_raw(), 0, size as MPI_Count, &mut resized));
         UncommittedUserDatatype::from_raw(resized)
     }
 }

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use super::{UncommittedUserDatatype, UserDatatype};
 use crate::error::call;
 use crate::ffi;
-use crate::ffi::MPI_Datatype;
+use crate::ffi::{MPI_Count, MPI_Datatype};
 use crate::raw::traits::*;
 
 /// A committed datatype: it can describe messages (MPI-5.0 §5.1.9).
@@ -32,6 +32,23 @@ pub trait UncommittedDatatype: AsRaw<Raw = MPI_Datatype> {
             call!(MPI_Type_dup(self.as_raw(), &mut duplicate));
             Self::DuplicatedDatatype::from_raw(duplicate)
         }
+    }
+
+    /// Returns the number of bytes of an element's data, without gaps (MPI-5.0 §5.1.5).
+    fn size(&self) -> MPI_Count {
+        let mut size = 0;
+        // SAFETY: the handle is valid while `self` is borrowed.
+        unsafe { call!(MPI_Type_size_c(self.as_raw(), &mut size)) };
+        size
+    }
+
+    /// Returns the lower bound and the extent in bytes (MPI-5.0 §5.1.7): one element of a buffer
+    /// starts an extent after the one before.
+    fn extent(&self) -> (MPI_Count, MPI_Count) {
+        let (mut lower_bound, mut extent) = (0, 0);
+        // SAFETY: the handle is valid while `self` is borrowed.
+        unsafe { call!(MPI_Type_get_extent_c(self.as_raw(), &mut lower_bound, &mut extent)) };
+        (lower_bound, extent)
     }
 }
 

@@ -53,6 +53,9 @@ pub struct PersistentRequest<'a, D: ?Sized, S: Scope<'a> = StaticScope> {
     phantom: PhantomData<&'a mut D>,
 }
 
+// SAFETY: another thread can complete the request and use the buffer as well as this one.
+unsafe impl<'a, D: ?Sized + Send, S: Scope<'a> + Send> Send for PersistentRequest<'a, D, S> {}
+
 impl<'a, D: ?Sized, S: Scope<'a>> PersistentRequest<'a, D, S> {
     /// Makes an inactive request of a handle.
     ///

@@ -32,6 +32,10 @@ pub struct RequestCollection<'a, D: ?Sized> {
     phantom: PhantomData<&'a D>,
 }
 
+// SAFETY: another thread can complete the requests as well as this one, and then gets shared
+// references to the buffers.
+unsafe impl<D: ?Sized + Sync> Send for RequestCollection<'_, D> {}
+
 impl<'a, D: ?Sized> RequestCollection<'a, D> {
     pub(super) fn new(reserve: usize) -> RequestCollection<'a, D> {
         RequestCollection {

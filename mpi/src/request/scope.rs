@@ -77,8 +77,8 @@ impl Drop for LocalScope<'_> {
 #[cold]
 pub(super) fn abort(ended: &str, open: usize) -> ! {
     eprintln!(
-        "{ended} of mpi::request ended with {open} requests that are not complete, whose buffers \
-         end too. The process aborts, since MPI would go on using them.\n\
+        "{ended} of mpi::request ended with open requests: {open}. Their buffers end too, and the \
+         process aborts, since MPI would go on using them.\n\
          Call wait() on each request, or test() until it succeeds, or wrap it in a WaitGuard or a \
          CancelGuard."
     );
@@ -153,7 +153,7 @@ mod tests {
             test.args(["--exact", "--nocapture", name]).env(VARIABLE, "1").output().unwrap();
         let text = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{text}");
-        assert!(text.contains("ended with 1 requests that are not complete"), "{text}");
+        assert!(text.contains("ended with open requests: 1."), "{text}");
     }
 
     #[test]
