@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::any::type_name;
 use std::ops::Deref;
 use std::os::raw::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -29,6 +30,8 @@ pub(super) struct Elements {
     pub(super) pointer: *mut c_void,
     pub(super) count: MPI_Count,
     pub(super) datatype: MPI_Datatype,
+    /// The type of the buffer in Rust, for texts of errors.
+    pub(super) type_name: &'static str,
 }
 
 /// Elements in parts, one for each process.
@@ -68,13 +71,19 @@ pub(super) fn sent<B: ?Sized + Buffer>(buffer: &B) -> ElementsOf<B> {
         pointer: address(buffer.pointer().cast_mut()),
         count,
         datatype,
+        type_name: type_name::<B>(),
     })
 }
 
 /// Returns a buffer that is received into.
 pub(super) fn received<B: ?Sized + BufferMut>(buffer: &mut B) -> ElementsOf<B> {
     let (datatype, count) = (buffer.as_datatype(), buffer.large_count());
-    typed(datatype, |datatype| Elements { pointer: address(buffer.pointer_mut()), count, datatype })
+    typed(datatype, |datatype| Elements {
+        pointer: address(buffer.pointer_mut()),
+        count,
+        datatype,
+        type_name: type_name::<B>(),
+    })
 }
 
 /// Returns a buffer in parts that is sent.
@@ -113,11 +122,30 @@ fn address(pointer: *mut c_void) -> *mut c_void {
 impl Elements {
     /// The buffer of a process that gives or gets nothing: its arguments are not significant.
     pub(super) const NONE: Elements =
-        Elements { pointer: ptr::null_mut(), count: 0, datatype: ffi::MPI_BYTE };
+        Elements { pointer: ptr::null_mut(), count: 0, datatype: ffi::MPI_BYTE, type_name: "" };
 
     /// Returns how many elements there are for each process that `comm` addresses.
     pub(super) fn per_process(&self, comm: &CommunicatorHandle) -> MPI_Count {
         self.count / MPI_Count::from(comm.target_size())
+    }
+
+    /// Returns how many elements there are for each of `neighbors`.
+    ///
+    /// # Panics
+    /// If they are not as many for each.
+    #[track_caller]
+    pub(super) fn per_neighbor(&self, neighbors: Count) -> MPI_Count {
+        let neighbors = MPI_Count::from(neighbors);
+        let is_even = match neighbors {
+            0 => self.count == 0,
+            _ => self.count % neighbors == 0,
+        };
+        assert!(
+            is_even,
+            "{} elements for {neighbors} neighbors: must be as many for each",
+            self.count,
+        );
+        self.count / neighbors.max(1)
     }
 
     /// Returns the number of elements as an `int`.
@@ -145,7 +173,9 @@ impl Elements {
         );
         assert!(
             are_same(self.datatype, sent.datatype),
-            "the datatypes of the send and the receive buffer differ: must be the same",
+            "the send buffer is {}, but the receive buffer {}: must have the same datatype",
+            sent.type_name,
+            self.type_name,
         );
     }
 }
@@ -175,10 +205,16 @@ impl<'b> Parts<'b> {
     /// Panics unless there is a part for each process that `comm` addresses.
     #[track_caller]
     pub(super) fn check_number(&self, comm: &CommunicatorHandle) {
-        let (size, parts) = (comm.target_size(), self.counts.len().min(self.displacements.len()));
+        self.check_neighbors(comm.target_size());
+    }
+
+    /// Panics unless there is a part for each of `processes`.
+    #[track_caller]
+    pub(super) fn check_neighbors(&self, processes: Count) {
+        let parts = self.counts.len().min(self.displacements.len());
         assert!(
-            parts >= size as usize,
-            "the buffer has {parts} parts: must have {size}, one for each process",
+            parts >= processes as usize,
+            "the buffer has {parts} parts: must have {processes}, one for each process",
         );
     }
 }
@@ -318,9 +354,21 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "datatypes of the send and the receive buffer differ")]
+    #[should_panic(expected = "the send buffer is [u8; 3], but the receive buffer [i16; 3]")]
     fn a_result_has_the_datatype_of_the_values() {
         received(&mut [0_i16; 3]).check_result_of(&sent(&[1_u8; 3]));
+    }
+
+    #[test]
+    fn neighbors_get_as_many_elements_each() {
+        assert_eq!(sent(&[1_u8; 6]).per_neighbor(3), 2);
+        assert_eq!(sent(&[1_u8; 0]).per_neighbor(0), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "6 elements for 4 neighbors")]
+    fn elements_that_are_left_over_are_refused() {
+        sent(&[1_u8; 6]).per_neighbor(4);
     }
 
     #[test]

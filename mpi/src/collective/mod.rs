@@ -2,7 +2,7 @@
 //! (MPI-5.0 §6).
 //!
 //! [`CommunicatorCollectives`] has those in which all processes do the same, [`Root`] those with a
-//! root, and [`Operation`] is what reductions compute: one of MPI ([`SystemOperation`]), a closure
+//! root, [`NeighborhoodCollectives`] those among neighbours, and [`Operation`] is what reductions compute: one of MPI ([`SystemOperation`]), a closure
 //! ([`UserOperation`]) or a function of C ([`UnsafeUserOperation`]).
 //!
 //! Methods whose names start with `immediate_` start an operation and return a
@@ -15,6 +15,7 @@
 mod buffers;
 mod communicator;
 mod communicator_calls;
+mod neighborhood;
 mod operation;
 mod root;
 mod root_calls;
@@ -22,6 +23,7 @@ mod spawn;
 mod user_operation;
 
 pub use self::communicator::CommunicatorCollectives;
+pub use self::neighborhood::NeighborhoodCollectives;
 pub use self::operation::{
     Operation, SystemOperation, UnsafeUserFunction, UnsafeUserOperation, reduce_local_into,
 };
@@ -30,5 +32,5 @@ pub use self::user_operation::UserOperation;
 
 /// The traits of this module.
 pub mod traits {
-    pub use super::{CommunicatorCollectives, Operation, Root};
+    pub use super::{CommunicatorCollectives, NeighborhoodCollectives, Operation, Root};
 }

@@ -8,8 +8,9 @@ use std::{process, ptr};
 
 use super::handle::{AsHandle, CommunicatorHandle};
 use super::{
-    AnyProcess, CartesianCommunicator, Color, Group, InterCommunicator, Key, Process, Rank,
-    SimpleCommunicator, UserGroup, cartesian, intercommunicator, pack,
+    AnyProcess, CartesianCommunicator, Color, DistributedGraphCommunicator, Group,
+    InterCommunicator, Key, Process, Rank, SimpleCommunicator, SplitType, UserGroup, cartesian,
+    graph, intercommunicator, pack,
 };
 use crate::attribute::CommAttribute;
 use crate::datatype::{Buffer, BufferMut, Datatype};
@@ -124,12 +125,21 @@ pub trait Communicator: AsHandle {
     /// # Panics
     /// If this is an inter-communicator.
     fn split_shared(&self, key: c_int) -> SimpleCommunicator {
+        let shared = self.split_by_type(SplitType::Shared, key);
+        shared.expect("each process shares memory with itself")
+    }
+
+    /// Makes communicators of processes that have something in common, in the order of their keys
+    /// (MPI-5.0 §7.4.2, MPI_Comm_split_type).
+    ///
+    /// # Panics
+    /// If this is an inter-communicator.
+    fn split_by_type(&self, kind: SplitType, key: Key) -> Option<SimpleCommunicator> {
         made_of(self.as_handle(), "split", |raw, new| {
-            let (kind, info) = (ffi::MPI_COMM_TYPE_SHARED, ffi::MPI_INFO_NULL);
+            let (kind, info) = (kind.as_raw(), ffi::MPI_INFO_NULL);
             // SAFETY: the handle is valid.
             unsafe { call!(MPI_Comm_split_type(raw, kind, key, info, new)) }
         })
-        .expect("each process shares memory with itself")
     }
 
     /// Makes a communicator for each group that is given (MPI-5.0 §7.4.2, MPI_Comm_create). All
@@ -237,6 +247,29 @@ pub trait Communicator: AsHandle {
             }
         })
         .map(CartesianCommunicator)
+    }
+
+    /// Makes a communicator of a graph (MPI-5.0 §8.5.4, MPI_Dist_graph_create_adjacent). Each
+    /// process gives its own edges: the ranks of those that come to it, and of those that go from
+    /// it. The edges have no weights.
+    ///
+    /// If `reorder` is true, the library may order the ranks so that neighbours are close.
+    ///
+    /// # Panics
+    /// If this is an inter-communicator.
+    fn create_graph_communicator(
+        &self,
+        sources: &[Rank],
+        destinations: &[Rank],
+        reorder: bool,
+    ) -> DistributedGraphCommunicator {
+        graph::check_ranks(self.size(), sources, destinations);
+        let made = made_of(self.as_handle(), "graph", |raw, new| {
+            let reorder = c_int::from(reorder);
+            // SAFETY: the handle is valid.
+            unsafe { graph::create(raw, sources, destinations, reorder, new) }
+        });
+        DistributedGraphCommunicator(made.expect("each process is in the graph"))
     }
 
     /// Returns the rank that the calling process would have in a grid whose ranks are reordered

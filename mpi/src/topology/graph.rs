@@ -3,10 +3,12 @@
 #![allow(unsafe_code)]
 
 use std::os::raw::c_int;
+use std::ptr;
 
 use super::handle::communicators;
 use super::{AsCommunicator, Communicator, Rank, SimpleCommunicator};
 use crate::error::call;
+use crate::ffi::{self, MPI_Comm};
 use crate::raw::AsRaw;
 
 /// A communicator with a graph that each process knows whole (MPI-5.0 §8.5.3). Programs make one
@@ -14,8 +16,8 @@ use crate::raw::AsRaw;
 #[derive(Debug)]
 pub struct GraphCommunicator(pub(super) SimpleCommunicator);
 
-/// A communicator with a graph of which each process knows its own edges (MPI-5.0 §8.5.4). Programs
-/// make one through [`crate::ffi`], and get this type from [`SimpleCommunicator::into_topology`].
+/// A communicator with a graph of which each process knows its own edges (MPI-5.0 §8.5.4), from
+/// [`create_graph_communicator`](Communicator::create_graph_communicator).
 #[derive(Debug)]
 pub struct DistributedGraphCommunicator(pub(super) SimpleCommunicator);
 
@@ -71,7 +73,7 @@ impl DistributedGraphCommunicator {
         self.degrees().2
     }
 
-    fn degrees(&self) -> (c_int, c_int, bool) {
+    pub(crate) fn degrees(&self) -> (c_int, c_int, bool) {
         let (mut sources, mut destinations, mut weighted) = (0, 0, 0);
         // SAFETY: the communicator is valid and has a graph.
         unsafe {
@@ -83,6 +85,43 @@ impl DistributedGraphCommunicator {
             ));
         }
         (sources, destinations, weighted != 0)
+    }
+}
+
+/// Panics unless all ranks are those of a communicator of `size` processes.
+pub(super) fn check_ranks(size: Rank, sources: &[Rank], destinations: &[Rank]) {
+    for rank in sources.iter().chain(destinations) {
+        assert!((0..size).contains(rank), "invalid neighbor {rank}: must be 0 to {}", size - 1);
+    }
+}
+
+/// Makes a communicator of a graph without weights.
+///
+/// # Safety
+/// The communicator is valid, and a handle can be written to `new`.
+pub(super) unsafe fn create(
+    comm: MPI_Comm,
+    sources: &[Rank],
+    destinations: &[Rank],
+    reorder: c_int,
+    new: *mut MPI_Comm,
+) {
+    let count = |ranks: &[Rank]| ranks.len().try_into().expect("no process has so many neighbors");
+    let unweighted = ptr::without_provenance(ffi::MPI_UNWEIGHTED as usize);
+    // SAFETY: each array has as many ranks as the call is given; the rest as the caller promises.
+    unsafe {
+        call!(MPI_Dist_graph_create_adjacent(
+            comm,
+            count(sources),
+            sources.as_ptr(),
+            unweighted,
+            count(destinations),
+            destinations.as_ptr(),
+            unweighted,
+            ffi::MPI_INFO_NULL,
+            reorder,
+            new,
+        ));
     }
 }
 

@@ -5,8 +5,8 @@
 //! from 0. The first communicator is [`Universe::world`](crate::environment::Universe::world); all
 //! others are made from it.
 //!
-//! Info objects, persistent and partitioned communication, sessions and the topologies that
-//! programs create as graphs are used through [`crate::ffi`].
+//! Info objects of communicators, sessions, and graphs that each process knows whole are made
+//! through [`crate::ffi`].
 
 use std::os::raw::c_int;
 
@@ -28,7 +28,7 @@ pub use self::group::{Group, GroupRelation, SystemGroup, UserGroup};
 pub use self::intercommunicator::{InterCommunicator, MergeOrder};
 pub use self::process::{AnyProcess, Process};
 pub use self::simple::{IntoTopology, SimpleCommunicator, Topology};
-pub use self::split::{Color, Key};
+pub use self::split::{Color, Key, SplitType};
 
 /// The traits of this module.
 pub mod traits {

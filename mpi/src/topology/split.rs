@@ -31,6 +31,26 @@ impl Color {
 /// Orders the processes of a communicator that a split makes: first by key, then by rank before.
 pub type Key = c_int;
 
+/// What the processes of a communicator have in common (MPI-5.0 §7.4.2).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SplitType {
+    /// They can share memory.
+    Shared,
+    /// They run on one part of the hardware, of those that are smaller than what the communicator
+    /// has now. A process that is on none gets no communicator.
+    Hardware,
+}
+
+impl SplitType {
+    pub(super) fn as_raw(self) -> c_int {
+        match self {
+            SplitType::Shared => ffi::MPI_COMM_TYPE_SHARED,
+            SplitType::Hardware => ffi::MPI_COMM_TYPE_HW_UNGUIDED,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
