@@ -1,7 +1,7 @@
 //! Buffers: a region of memory, its datatype, and the number of elements in it.
 //!
 //! A buffer is made of four properties, each a trait: the datatype ([`AsDatatype`]), the number of
-//! elements ([`Collection`]), and the address for reading ([`Pointer`]) or writing ([`PointerMut`]).
+//! elements ([`Collection`]), and the address to read ([`Pointer`]) or to write ([`PointerMut`]).
 //! Values, slices, vectors and arrays of `T: Equivalence` have all of them.
 
 #![allow(unsafe_code)]

@@ -141,8 +141,8 @@ impl UncommittedUserDatatype {
         ))
     }
 
-    /// Makes a datatype of blocks: block `i` has `blocklengths[i]` elements of `types[i]` and starts
-    /// `displacements[i]` bytes from the datatype's start.
+    /// Makes a datatype of blocks: block `i` has `blocklengths[i]` elements of `types[i]` and
+    /// starts `displacements[i]` bytes from the datatype's start.
     ///
     /// # Panics
     /// If the slices have different lengths.

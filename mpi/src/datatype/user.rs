@@ -101,8 +101,8 @@ impl UserDatatype {
             .commit()
     }
 
-    /// Makes a datatype of blocks: block `i` has `blocklengths[i]` elements of `types[i]` and starts
-    /// `displacements[i]` bytes from the datatype's start.
+    /// Makes a datatype of blocks: block `i` has `blocklengths[i]` elements of `types[i]` and
+    /// starts `displacements[i]` bytes from the datatype's start.
     ///
     /// # Panics
     /// If the slices have different lengths.

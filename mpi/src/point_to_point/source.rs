@@ -24,8 +24,8 @@ pub unsafe trait Source: AsCommunicator {
 
     /// Waits for a message with this tag, and leaves it where it is (MPI-5.0 §3.8.1).
     ///
-    /// Another thread can receive it first; [`matched_probe_with_tag`](Self::matched_probe_with_tag)
-    /// prevents that.
+    /// Another thread can receive it first.
+    /// [`matched_probe_with_tag`](Self::matched_probe_with_tag) prevents that.
     fn probe_with_tag(&self, tag: Tag) -> Status {
         let mut status = MPI_Status::default();
         let comm = self.as_communicator().as_raw();

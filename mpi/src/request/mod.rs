@@ -8,8 +8,8 @@
 //! program can forget values. Therefore each request belongs to a scope, which counts the open
 //! ones:
 //!
-//! - A [`LocalScope`] exists during a call of [`scope`], and buffers must outlive that call. If it
-//!   ends with open requests, the process aborts, since MPI cannot give a buffer back.
+//! - A [`LocalScope`] exists during a call of [`scope()`], and buffers must outlive that call. If
+//!   it ends with open requests, the process aborts, since MPI cannot give a buffer back.
 //! - The [`StaticScope`] is for buffers that are never freed.
 //!
 //! A [`WaitGuard`] or a [`CancelGuard`] completes its request when it is dropped. A
