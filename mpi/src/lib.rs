@@ -25,8 +25,6 @@
 //! By default an error of MPI ends the job with an explanation. [`error`] says what happens under
 //! other error handlers. If a rank panics, the job is aborted: the other ranks would wait for it.
 
-#![allow(unused_macros, unused_imports, dead_code, reason = "while the crate is built")]
-
 use std::os::raw::c_int;
 
 pub mod attribute;

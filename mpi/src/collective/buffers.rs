@@ -17,13 +17,6 @@ use crate::request::{Request, Scope};
 use crate::topology::Communicator as _;
 use crate::topology::handle::CommunicatorHandle;
 
-/// Addresses below this one stand for something else: MPI_IN_PLACE is 1, where an empty slice of
-/// bytes lies.
-const LOWEST_ADDRESS: usize = 0x1000;
-
-/// Where buffers without any byte lie.
-static NOWHERE: u128 = 0;
-
 /// A number of elements of a datatype.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements {
@@ -68,7 +61,7 @@ pub(super) type PartsOf<'b, B> = Typed<Parts<'b>, <B as AsDatatype>::Out>;
 pub(super) fn sent<B: ?Sized + Buffer>(buffer: &B) -> ElementsOf<B> {
     let (datatype, count) = (buffer.as_datatype(), buffer.large_count());
     typed(datatype, |datatype| Elements {
-        pointer: address(buffer.pointer().cast_mut()),
+        pointer: buffer.pointer().cast_mut(),
         count,
         datatype,
         type_name: type_name::<B>(),
@@ -79,7 +72,7 @@ pub(super) fn sent<B: ?Sized + Buffer>(buffer: &B) -> ElementsOf<B> {
 pub(super) fn received<B: ?Sized + BufferMut>(buffer: &mut B) -> ElementsOf<B> {
     let (datatype, count) = (buffer.as_datatype(), buffer.large_count());
     typed(datatype, |datatype| Elements {
-        pointer: address(buffer.pointer_mut()),
+        pointer: buffer.pointer_mut(),
         count,
         datatype,
         type_name: type_name::<B>(),
@@ -88,7 +81,7 @@ pub(super) fn received<B: ?Sized + BufferMut>(buffer: &mut B) -> ElementsOf<B> {
 
 /// Returns a buffer in parts that is sent.
 pub(super) fn sent_parts<B: ?Sized + PartitionedBuffer>(buffer: &B) -> PartsOf<'_, B> {
-    let pointer = address(buffer.pointer().cast_mut());
+    let pointer = buffer.pointer().cast_mut();
     typed(buffer.as_datatype(), |datatype| Parts {
         pointer,
         counts: buffer.counts(),
@@ -99,7 +92,7 @@ pub(super) fn sent_parts<B: ?Sized + PartitionedBuffer>(buffer: &B) -> PartsOf<'
 
 /// Returns a buffer in parts that is received into.
 pub(super) fn received_parts<B: ?Sized + PartitionedBufferMut>(buffer: &mut B) -> PartsOf<'_, B> {
-    let pointer = address(buffer.pointer_mut());
+    let pointer = buffer.pointer_mut();
     let buffer = &*buffer;
     typed(buffer.as_datatype(), |datatype| Parts {
         pointer,
@@ -111,12 +104,6 @@ pub(super) fn received_parts<B: ?Sized + PartitionedBufferMut>(buffer: &mut B) -
 
 fn typed<B, D: Datatype>(datatype: D, buffer: impl FnOnce(MPI_Datatype) -> B) -> Typed<B, D> {
     Typed { buffer: buffer(datatype.as_raw()), _datatype: datatype }
-}
-
-/// Returns an address that stands for nothing but itself.
-fn address(pointer: *mut c_void) -> *mut c_void {
-    // A buffer at such an address has no bytes.
-    if pointer.addr() < LOWEST_ADDRESS { (&raw const NOWHERE).cast_mut().cast() } else { pointer }
 }
 
 impl Elements {
@@ -311,19 +298,9 @@ pub(super) unsafe fn started<'a, D: ?Sized, S: Scope<'a>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datatype::{Partition, PartitionMut};
+    use crate::datatype::PartitionMut;
 
     const WORLD: CommunicatorHandle = CommunicatorHandle::World;
-
-    #[test]
-    fn an_empty_buffer_does_not_lie_at_an_address_with_a_meaning() {
-        let empty: [u8; 0] = [];
-        assert_eq!(<[u8]>::as_ptr(&[]).addr(), ffi::MPI_IN_PLACE as usize);
-        assert!(sent(&empty[..]).pointer.addr() >= LOWEST_ADDRESS);
-        assert!(received(&mut Vec::<u16>::new()).pointer.addr() >= LOWEST_ADDRESS);
-        let parts = Partition::new(&empty[..], vec![0], vec![0]);
-        assert!(sent_parts(&parts).pointer.addr() >= LOWEST_ADDRESS);
-    }
 
     #[test]
     fn a_buffer_is_its_elements() {

@@ -33,6 +33,7 @@ pub trait CommunicatorCollectives: Communicator {
     /// (MPI-5.0 §6.7).
     ///
     /// `sendbuf` has the same number of elements in all processes, and `recvbuf` as many of each.
+    #[track_caller]
     fn all_gather_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -47,6 +48,7 @@ pub trait CommunicatorCollectives: Communicator {
     /// Gathers the send buffers of all processes in all receive buffers (MPI-5.0 §6.7).
     ///
     /// `sendbuf` has as many elements as the process's part of `recvbuf`.
+    #[track_caller]
     fn all_gather_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -61,6 +63,7 @@ pub trait CommunicatorCollectives: Communicator {
     /// ranks (MPI-5.0 §6.8).
     ///
     /// Both buffers have as many elements for each process.
+    #[track_caller]
     fn all_to_all_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -73,6 +76,7 @@ pub trait CommunicatorCollectives: Communicator {
     }
 
     /// Sends a part of the send buffer to each process, and receives one of each (MPI-5.0 §6.8).
+    #[track_caller]
     fn all_to_all_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: PartitionedBuffer + ?Sized,
@@ -85,6 +89,7 @@ pub trait CommunicatorCollectives: Communicator {
 
     /// Reduces the send buffers of all processes, element by element, and writes the result in all
     /// receive buffers (MPI-5.0 §6.9.6).
+    #[track_caller]
     fn all_reduce_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O)
     where
         S: Buffer + ?Sized,
@@ -100,6 +105,7 @@ pub trait CommunicatorCollectives: Communicator {
     /// process gets a block of it, in the order of ranks (MPI-5.0 §6.10.1).
     ///
     /// `sendbuf` has as many elements for each process as `recvbuf`.
+    #[track_caller]
     fn reduce_scatter_block_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O)
     where
         S: Buffer + ?Sized,
@@ -113,6 +119,7 @@ pub trait CommunicatorCollectives: Communicator {
 
     /// Reduces the send buffers of the processes up to this one, element by element
     /// (MPI-5.0 §6.11.1).
+    #[track_caller]
     fn scan_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O)
     where
         S: Buffer + ?Sized,
@@ -126,6 +133,7 @@ pub trait CommunicatorCollectives: Communicator {
 
     /// Reduces the send buffers of the processes before this one, element by element
     /// (MPI-5.0 §6.11.2). The receive buffer of rank 0 stays as it is.
+    #[track_caller]
     fn exclusive_scan_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O)
     where
         S: Buffer + ?Sized,

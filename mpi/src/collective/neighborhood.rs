@@ -28,6 +28,7 @@ pub trait NeighborhoodCollectives: Communicator {
     fn neighbor_counts(&self) -> (Count, Count);
 
     /// Sends the send buffer to all neighbours, and receives a block of each (MPI-5.0 §8.6.1).
+    #[track_caller]
     fn neighbor_all_gather_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -39,6 +40,7 @@ pub trait NeighborhoodCollectives: Communicator {
     }
 
     /// Sends the send buffer to all neighbours, and receives a part of each (MPI-5.0 §8.6.1).
+    #[track_caller]
     fn neighbor_all_gather_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -52,6 +54,7 @@ pub trait NeighborhoodCollectives: Communicator {
 
     /// Sends a block of the send buffer to each neighbour, and receives one of each
     /// (MPI-5.0 §8.6.2).
+    #[track_caller]
     fn neighbor_all_to_all_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -64,6 +67,7 @@ pub trait NeighborhoodCollectives: Communicator {
 
     /// Sends a part of the send buffer to each neighbour, and receives one of each
     /// (MPI-5.0 §8.6.2).
+    #[track_caller]
     fn neighbor_all_to_all_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: PartitionedBuffer + ?Sized,

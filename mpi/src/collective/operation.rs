@@ -156,6 +156,7 @@ pub(super) fn free(mut op: MPI_Op) {
 ///
 /// # Panics
 /// If `inoutbuf` is shorter than `inbuf`, or has another datatype.
+#[track_caller]
 pub fn reduce_local_into<S, R, O>(inbuf: &S, inoutbuf: &mut R, op: O)
 where
     S: Buffer + ?Sized,

@@ -34,6 +34,7 @@ pub trait Root: AsCommunicator {
     /// Copies the root's buffer to those of all processes (MPI-5.0 §6.4).
     ///
     /// The buffers have the same number of elements.
+    #[track_caller]
     fn broadcast_into<Buf>(&self, buffer: &mut Buf)
     where
         Buf: BufferMut + ?Sized,
@@ -44,6 +45,7 @@ pub trait Root: AsCommunicator {
 
     /// Gathers the buffers of all processes at the root (MPI-5.0 §6.5). For processes other than
     /// the root.
+    #[track_caller]
     fn gather_into<S>(&self, sendbuf: &S)
     where
         S: Buffer + ?Sized,
@@ -56,6 +58,7 @@ pub trait Root: AsCommunicator {
     /// the root.
     ///
     /// `sendbuf` has the same number of elements in all processes, and `recvbuf` as many of each.
+    #[track_caller]
     fn gather_into_root<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -68,6 +71,7 @@ pub trait Root: AsCommunicator {
 
     /// Gathers the buffers of all processes at the root (MPI-5.0 §6.5). For processes other than
     /// the root.
+    #[track_caller]
     fn gather_varcount_into<S>(&self, sendbuf: &S)
     where
         S: Buffer + ?Sized,
@@ -80,6 +84,7 @@ pub trait Root: AsCommunicator {
     /// Gathers the buffers of all processes in the parts of `recvbuf` (MPI-5.0 §6.5). For the root.
     ///
     /// The buffer of each process has as many elements as its part.
+    #[track_caller]
     fn gather_varcount_into_root<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -92,6 +97,7 @@ pub trait Root: AsCommunicator {
 
     /// Receives this process's block of the root's buffer (MPI-5.0 §6.6). For processes other than
     /// the root.
+    #[track_caller]
     fn scatter_into<R>(&self, recvbuf: &mut R)
     where
         R: BufferMut + ?Sized,
@@ -103,6 +109,7 @@ pub trait Root: AsCommunicator {
     /// Sends each process a block of `sendbuf`, in the order of ranks (MPI-5.0 §6.6). For the root.
     ///
     /// `recvbuf` has the same number of elements in all processes, and `sendbuf` as many for each.
+    #[track_caller]
     fn scatter_into_root<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: Buffer + ?Sized,
@@ -115,6 +122,7 @@ pub trait Root: AsCommunicator {
 
     /// Receives this process's part of the root's buffer (MPI-5.0 §6.6). For processes other than
     /// the root.
+    #[track_caller]
     fn scatter_varcount_into<R>(&self, recvbuf: &mut R)
     where
         R: BufferMut + ?Sized,
@@ -127,6 +135,7 @@ pub trait Root: AsCommunicator {
     /// Sends each process its part of `sendbuf` (MPI-5.0 §6.6). For the root.
     ///
     /// The buffer of each process has as many elements as its part.
+    #[track_caller]
     fn scatter_varcount_into_root<S, R>(&self, sendbuf: &S, recvbuf: &mut R)
     where
         S: PartitionedBuffer + ?Sized,
@@ -139,6 +148,7 @@ pub trait Root: AsCommunicator {
 
     /// Reduces the buffers of all processes, element by element (MPI-5.0 §6.9.1). For processes
     /// other than the root, which gets the result.
+    #[track_caller]
     fn reduce_into<S, O>(&self, sendbuf: &S, op: O)
     where
         S: Buffer + ?Sized,
@@ -151,6 +161,7 @@ pub trait Root: AsCommunicator {
 
     /// Reduces the buffers of all processes, element by element, and writes the result in `recvbuf`
     /// (MPI-5.0 §6.9.1). For the root.
+    #[track_caller]
     fn reduce_into_root<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O)
     where
         S: Buffer + ?Sized,
@@ -383,6 +394,7 @@ pub trait Root: AsCommunicator {
     ///
     /// # Panics
     /// If `command` changes the environment, which MPI cannot pass on.
+    #[track_caller]
     fn spawn(&self, command: &Command, maxprocs: Rank) -> Result<InterCommunicator, MpiError> {
         spawn::one(handle(self), self.root_rank(), command, maxprocs)
     }
@@ -396,6 +408,7 @@ pub trait Root: AsCommunicator {
     /// # Panics
     /// If there are not as many numbers of processes as commands, or a command changes the
     /// environment.
+    #[track_caller]
     fn spawn_multiple(
         &self,
         commands: &[Command],

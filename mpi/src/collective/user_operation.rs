@@ -82,6 +82,7 @@ impl<'a> Slot<'a> {
     ///
     /// # Panics
     /// If there is none.
+    #[track_caller]
     fn take(closure: Closure<'a>) -> Slot<'a> {
         let closure = Box::into_raw(Box::new(closure));
         // The slot forgets how long the closure lives; the value does not.
@@ -145,6 +146,7 @@ pub struct UserOperation<'a> {
 
 impl<'a> UserOperation<'a> {
     /// Makes an operation that is associative, but not commutative. See [`new`](Self::new).
+    #[track_caller]
     pub fn associative<F>(function: F) -> Self
     where
         F: Fn(DynBuffer<'_>, DynBufferMut<'_>) + Sync + 'a,
@@ -153,6 +155,7 @@ impl<'a> UserOperation<'a> {
     }
 
     /// Makes an operation that is associative and commutative. See [`new`](Self::new).
+    #[track_caller]
     pub fn commutative<F>(function: F) -> Self
     where
         F: Fn(DynBuffer<'_>, DynBufferMut<'_>) + Sync + 'a,
@@ -170,6 +173,7 @@ impl<'a> UserOperation<'a> {
     ///
     /// # Panics
     /// If there are 64 operations of closures.
+    #[track_caller]
     pub fn new<F>(commute: bool, function: F) -> Self
     where
         F: Fn(DynBuffer<'_>, DynBufferMut<'_>) + Sync + 'a,

@@ -6,7 +6,6 @@ use super::{File, signed};
 use crate::datatype::traits::*;
 use crate::error::{MpiError, try_call};
 use crate::ffi;
-use crate::raw::traits::*;
 
 impl File {
     /// Sets what this rank sees of the file, and moves all pointers to its start

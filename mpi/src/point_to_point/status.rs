@@ -7,7 +7,6 @@ use std::fmt;
 use crate::datatype::{Datatype, Equivalence, small_count};
 use crate::error::call;
 use crate::ffi::{MPI_Count, MPI_Status};
-use crate::raw::traits::*;
 use crate::{Count, Rank, Tag};
 
 /// The result of a receive or a probe (MPI-5.0 §3.2.5).

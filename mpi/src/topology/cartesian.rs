@@ -92,6 +92,7 @@ impl CartesianCommunicator {
     ///
     /// # Panics
     /// If a slice is not as long as the grid has dimensions.
+    #[track_caller]
     pub fn get_layout_into(&self, dims: &mut [Count], periods: &mut [bool], coords: &mut [Count]) {
         self.check_dimensions("dims", dims.len());
         self.check_dimensions("periods", periods.len());
@@ -129,6 +130,7 @@ impl CartesianCommunicator {
     /// # Panics
     /// If there is not a coordinate for each dimension, or one of a dimension that is no ring lies
     /// outside of the grid.
+    #[track_caller]
     pub fn coordinates_to_rank(&self, coords: &[Count]) -> Rank {
         self.check_dimensions("coords", coords.len());
         let layout = self.get_layout();
@@ -159,6 +161,7 @@ impl CartesianCommunicator {
     /// # Panics
     /// If the communicator does not have the rank, or the slice is not as long as the grid has
     /// dimensions.
+    #[track_caller]
     pub fn rank_to_coordinates_into(&self, rank: Rank, coords: &mut [Count]) {
         let size = self.size();
         assert!((0..size).contains(&rank), "invalid rank {rank}: must be 0 to {}", size - 1);
@@ -171,6 +174,7 @@ impl CartesianCommunicator {
     ///
     /// # Panics
     /// If the communicator does not have the rank.
+    #[track_caller]
     pub fn rank_to_coordinates(&self, rank: Rank) -> Vec<Count> {
         let mut coords = vec![0; self.num_dimensions() as usize];
         self.rank_to_coordinates_into(rank, &mut coords);
@@ -201,6 +205,7 @@ impl CartesianCommunicator {
     ///
     /// # Panics
     /// If the grid does not have the dimension, counted from 0.
+    #[track_caller]
     pub fn shift(&self, dimension: Count, displacement: Count) -> (Option<Rank>, Option<Rank>) {
         let dimensions = self.num_dimensions();
         assert!(
@@ -232,6 +237,7 @@ impl CartesianCommunicator {
     ///
     /// # Panics
     /// If the slice is not as long as the grid has dimensions.
+    #[track_caller]
     pub fn subgroup(&self, retain: &[bool]) -> CartesianCommunicator {
         self.check_dimensions("retain", retain.len());
         // SAFETY: the length was checked.

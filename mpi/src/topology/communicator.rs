@@ -61,6 +61,7 @@ pub trait Communicator: AsHandle {
     ///
     /// # Panics
     /// If there is none.
+    #[track_caller]
     fn process_at_rank(&self, r: Rank) -> Process<'_> {
         let size = self.target_size();
         assert!(0 <= r && r < size, "invalid rank {r}: must be 0 to {}", size - 1);

@@ -138,7 +138,6 @@ macro_rules! communicators {
         $(
             impl $crate::topology::handle::AsHandle for $type {
                 fn as_handle(&self) -> &$crate::topology::handle::CommunicatorHandle {
-                    use $crate::topology::handle::AsHandle as _;
                     self.$field.as_handle()
                 }
             }

@@ -12,9 +12,7 @@ use std::ops::Deref;
 
 use super::{Open, PlainData, Synchronisation, Window};
 use crate::Rank;
-use crate::error::call;
 use crate::ffi;
-use crate::raw::traits::*;
 use crate::topology::traits::Group;
 
 /// Whether other ranks can access the target's memory in the same time.
