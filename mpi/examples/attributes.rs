@@ -71,6 +71,8 @@ fn main() {
     SimpleCommunicator::world().set_attr(Label("new".to_owned()));
     assert_eq!(lent.0, "old");
     assert_eq!(world.get_attr::<Label>().unwrap().0, "new");
+    // A process only borrows its communicator.
+    assert_eq!(second.this_process().get_attr::<Generation>(), Some(&Generation(1)));
     drop(second);
     drop(universe);
     assert_eq!(lent.0, "old");

@@ -121,6 +121,10 @@ impl Universe {
 
 impl Drop for Universe {
     fn drop(&mut self) {
+        if is_finalized() {
+            // By code in another language, which has done all of this.
+            return;
+        }
         if thread::panicking() {
             abort_after_panic();
         }

@@ -138,6 +138,20 @@ impl<T> Anchor for T {}
 /// let mut result = 0.0;
 /// world.all_reduce_into(&-3.5, &mut result, &longest);
 /// ```
+///
+/// An operation outlives the scope of the requests that use it:
+///
+/// ```compile_fail,E0597
+/// # use mpi::collective::UserOperation;
+/// # use mpi::traits::*;
+/// # let universe = mpi::initialize().unwrap();
+/// # let world = universe.world();
+/// let (value, mut result) = (1, 0);
+/// mpi::request::scope(|scope| {
+///     let operation = UserOperation::commutative(|_, _| ());
+///     world.immediate_all_reduce_into(scope, &value, &mut result, &operation).wait();
+/// });
+/// ```
 pub struct UserOperation<'a> {
     op: MPI_Op,
     /// Dropped after the operation is freed.

@@ -34,7 +34,7 @@ pub struct CartesianLayout {
 pub struct CartesianCommunicator(pub(super) SimpleCommunicator);
 
 communicators! {
-    CartesianCommunicator: 0;
+    CartesianCommunicator: 0, true;
 }
 
 impl CartesianCommunicator {

@@ -376,6 +376,9 @@ pub trait AnyCommunicator: Communicator {
 
     /// Sets the attribute of a type (MPI-5.0 §7.7.2). The value before is dropped, unless the
     /// communicator is MPI_COMM_WORLD, MPI_COMM_SELF, or the parent's.
+    ///
+    /// # Panics
+    /// If this is a process: it shares its communicator with others, which may lend the value.
     fn set_attr<A: CommAttribute>(&mut self, val: A);
 }
 
@@ -398,6 +401,7 @@ impl<C: ?Sized + Communicator> AnyCommunicator for C {
     }
 
     fn set_attr<A: CommAttribute>(&mut self, val: A) {
+        assert!(self.is_owner(), "an attribute of a process: must be set on its communicator");
         let value = Box::into_raw(Box::new(val)).cast::<c_void>();
         // SAFETY: the key is valid, and its callbacks take boxes of the type. A value before is not
         // borrowed, or the communicator has no owner and the callback keeps it.

@@ -22,8 +22,8 @@ pub struct GraphCommunicator(pub(super) SimpleCommunicator);
 pub struct DistributedGraphCommunicator(pub(super) SimpleCommunicator);
 
 communicators! {
-    GraphCommunicator: 0;
-    DistributedGraphCommunicator: 0;
+    GraphCommunicator: 0, true;
+    DistributedGraphCommunicator: 0, true;
 }
 
 impl GraphCommunicator {

@@ -122,6 +122,12 @@ unsafe impl AsRaw for CommunicatorHandle {
 pub trait AsHandle: AsRaw<Raw = MPI_Comm> {
     /// Returns the handle.
     fn as_handle(&self) -> &CommunicatorHandle;
+
+    /// Returns whether a value that is borrowed mutably is the only one for its communicator,
+    /// apart from communicators without an owner. A process only borrows its communicator.
+    fn is_owner(&self) -> bool {
+        true
+    }
 }
 
 impl AsHandle for CommunicatorHandle {
@@ -132,13 +138,17 @@ impl AsHandle for CommunicatorHandle {
 
 impl crate::topology::Communicator for CommunicatorHandle {}
 
-/// Makes types communicators, each by the field that has the handle.
+/// Makes types communicators, each by the field that has the handle, and whether it owns that.
 macro_rules! communicators {
-    ($($type:ty: $field:tt;)*) => {
+    ($($type:ty: $field:tt, $is_owner:literal;)*) => {
         $(
             impl $crate::topology::handle::AsHandle for $type {
                 fn as_handle(&self) -> &$crate::topology::handle::CommunicatorHandle {
                     self.$field.as_handle()
+                }
+
+                fn is_owner(&self) -> bool {
+                    $is_owner
                 }
             }
 

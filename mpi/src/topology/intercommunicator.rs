@@ -20,7 +20,7 @@ use crate::raw::{AsRaw, FromRaw};
 pub struct InterCommunicator(pub(super) CommunicatorHandle);
 
 communicators! {
-    InterCommunicator: 0;
+    InterCommunicator: 0, true;
 }
 
 impl InterCommunicator {

@@ -40,8 +40,8 @@ impl<'a> AnyProcess<'a> {
 }
 
 communicators! {
-    Process<'_>: comm;
-    AnyProcess<'_>: 0;
+    Process<'_>: comm, false;
+    AnyProcess<'_>: 0, false;
 }
 
 impl<'a> AsCommunicator for Process<'a> {

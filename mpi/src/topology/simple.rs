@@ -18,7 +18,7 @@ use crate::raw::{AsRaw, FromRaw};
 pub struct SimpleCommunicator(pub(super) CommunicatorHandle);
 
 communicators! {
-    SimpleCommunicator: 0;
+    SimpleCommunicator: 0, true;
 }
 
 impl SimpleCommunicator {
