@@ -6,7 +6,7 @@
 //!
 //! Invariant: a value is dropped only when nothing can borrow it any more. A communicator with an
 //! owner is borrowed as long as its values are. MPI_COMM_WORLD, MPI_COMM_SELF and the parent have
-//! no owner: any number of values stand for each. Therefore what they hold is never dropped.
+//! no owner: any number of values stand for each. Therefore their attributes are never dropped.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Starting and ending MPI, and what a program can ask about its environment.
+//! Starting and ending MPI, and questions about the environment: threads, versions, names, time.
 //!
 //! States of MPI in a process: not initialised; initialised, as long as the [`Universe`] lives;
 //! finalised, for the rest of the process. [`UNIVERSE_STATE`] is locked for writing across both
@@ -21,7 +21,7 @@ use crate::topology::traits::*;
 /// The exit code of a job in which a rank panicked: that of a Rust program that panics.
 const PANIC_EXIT_CODE: c_int = 101;
 
-/// What is known of MPI while it is initialised.
+/// Facts about MPI in this process, from its initialisation on.
 pub(crate) struct UniverseState {
     /// The thread that initialised MPI.
     #[allow(dead_code, reason = "only the derived datatypes ask for it")]
@@ -38,7 +38,8 @@ fn state() -> RwLockWriteGuard<'static, Option<UniverseState>> {
 
 /// MPI, initialised. It is finalised when this value is dropped.
 ///
-/// Everything of this crate that belongs to MPI must be dropped before, or is left as it is.
+/// Values of this crate that own objects of MPI are dropped before it. Otherwise their objects are
+/// not freed.
 ///
 /// If the thread panics while it drops this value, the job is aborted with the exit code 101:
 /// MPI_Finalize would wait for ranks that wait for this one.
@@ -200,7 +201,7 @@ pub(crate) fn is_finalized() -> bool {
 /// Returns whether an object that processes free together is to be freed when it is dropped.
 ///
 /// There is nothing to free in MPI once it is finalised. While a thread panics, other processes may
-/// never make the call that frees the object with this one, and the job ends anyhow.
+/// never make the call that frees the object with this one, and the job ends in any case.
 pub(crate) fn frees_objects() -> bool {
     !thread::panicking() && !is_finalized()
 }
@@ -216,8 +217,8 @@ pub fn initialize() -> Option<Universe> {
     initialize_with_threading(Threading::Single).map(|(universe, _)| universe)
 }
 
-/// Initialises MPI for a use by threads (MPI-5.0 §11.2.1), and returns what the library allows,
-/// which may be less or more than was asked.
+/// Initialises MPI for a use by threads (MPI-5.0 §11.2.1), and returns the level that the library
+/// provides, which may be another.
 ///
 /// Returns `None` if MPI was initialised before.
 ///
@@ -252,7 +253,7 @@ pub fn threading_support() -> Threading {
 }
 
 /// Returns the version of the standard that the library implements: `(5, 0)` is MPI 5.0
-/// (MPI-5.0 §9.1.1). MPI needs not be initialised.
+/// (MPI-5.0 §9.1.1). MPI need not be initialised.
 pub fn version() -> (c_int, c_int) {
     let (mut version, mut subversion) = (0, 0);
     // SAFETY: the call is allowed at any time.
@@ -260,7 +261,7 @@ pub fn version() -> (c_int, c_int) {
     (version, subversion)
 }
 
-/// Returns what the library says of itself (MPI-5.0 §9.1.1). MPI needs not be initialised.
+/// Returns the library's description of itself (MPI-5.0 §9.1.1). MPI need not be initialised.
 ///
 /// # Errors
 /// If the text is not UTF-8.

@@ -36,7 +36,7 @@ pub(super) struct Parts<'b> {
     pub(super) datatype: MPI_Datatype,
 }
 
-/// A buffer, and what has its datatype.
+/// A buffer, and the value that owns or borrows its datatype.
 #[derive(Debug)]
 pub(super) struct Typed<B, D> {
     buffer: B,
@@ -206,7 +206,7 @@ impl<'b> Parts<'b> {
     }
 }
 
-/// Panics unless what the process sends itself is as long as what it receives from itself.
+/// Panics unless the process sends itself as many bytes as it receives from itself.
 ///
 /// MPI copies the one to the other. There is no such part on an inter-communicator.
 #[track_caller]
@@ -260,8 +260,8 @@ pub(super) fn lent_parts<'a, B: ?Sized + PartitionedBufferMut>(
     buffer: &'a mut B,
 ) -> (NonNull<B>, PartsOf<'a, B>) {
     let mut data = NonNull::from(buffer);
-    // SAFETY: the buffer is borrowed mutably for `'a`. What is borrowed from it for that time are
-    // its counts and displacements, which are only read.
+    // SAFETY: the buffer is borrowed mutably for `'a`. Its counts and displacements are borrowed
+    // for that time, and only read.
     (data, received_parts(unsafe { data.as_mut() }))
 }
 

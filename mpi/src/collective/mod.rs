@@ -2,15 +2,16 @@
 //! (MPI-5.0 §6).
 //!
 //! [`CommunicatorCollectives`] has those in which all processes do the same, [`Root`] those with a
-//! root, [`NeighborhoodCollectives`] those among neighbours, and [`Operation`] is what reductions compute: one of MPI ([`SystemOperation`]), a closure
+//! root, [`NeighborhoodCollectives`] those among neighbours, and
+//! [`Operation`] is the operation of a reduction: one of MPI ([`SystemOperation`]), a closure
 //! ([`UserOperation`]) or a function of C ([`UnsafeUserOperation`]).
 //!
 //! Methods whose names start with `immediate_` start an operation and return a
 //! [`Request`](crate::request::Request), which completes it.
 //!
 //! Each method checks that the buffers of its process are large enough for the operation, and
-//! panics if they are not, before MPI is called. What other processes give is checked by the
-//! library.
+//! panics if they are not, before MPI is called. The library checks the data of
+//! other processes.
 
 mod buffers;
 mod communicator;

@@ -1,4 +1,4 @@
-//! What reductions compute: the operations of MPI, and functions of C.
+//! Operations of reductions: those of MPI, and functions of C.
 
 #![allow(unsafe_code)]
 

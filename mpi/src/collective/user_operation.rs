@@ -34,8 +34,8 @@ struct Closure<'a>(Box<dyn Fn(DynBuffer<'_>, DynBufferMut<'_>) + Sync + 'a>);
 static POOL: [AtomicPtr<Closure<'static>>; SLOTS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
 
-/// Calls the closure of slot `N` with the buffers of a reduction. A panic ends the process, since it
-/// cannot leave a function of C.
+/// Calls the closure of slot `N` with the buffers of a reduction. A panic ends the process, since
+/// it cannot leave a function of C.
 unsafe extern "C" fn trampoline<const N: usize>(
     first: *mut c_void,
     second: *mut c_void,
@@ -114,7 +114,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Anything: what it does when it is dropped is all that matters.
+/// Any value. Only its drop matters.
 trait Anchor {}
 
 impl<T> Anchor for T {}

@@ -1,4 +1,4 @@
-//! What all communicators can do: ranks, duplicates, splits, names, attributes, packing.
+//! The methods of all communicators: ranks, duplicates, splits, names, attributes, packing.
 
 #![allow(unsafe_code)]
 
@@ -68,7 +68,7 @@ pub trait Communicator: AsHandle {
         Process::by_rank_unchecked(self, r)
     }
 
-    /// Returns what stands for any process, as the source of a receive.
+    /// Returns the source of a receive that takes messages from any process.
     fn any_process(&self) -> AnyProcess<'_> {
         AnyProcess::of(self)
     }
@@ -365,11 +365,11 @@ fn made_of(
     assert!(!comm.is_inter_comm(), "{what} of an inter-communicator: only intra-communicators");
     let mut new = ffi::MPI_COMM_NULL;
     call(comm.as_raw(), &mut new);
-    // SAFETY: what a call makes of an intra-communicator is one too, or MPI_COMM_NULL.
+    // SAFETY: a call makes an intra-communicator of an intra-communicator, or MPI_COMM_NULL.
     unsafe { SimpleCommunicator::try_from_raw(new) }
 }
 
-/// What communicators can do with a type of the caller's choice. All communicators have it.
+/// Methods with a type of the caller's choice. All communicators have them.
 pub trait AnyCommunicator: Communicator {
     /// Returns the attribute of a type, if it is set (MPI-5.0 §7.7.2).
     fn get_attr<A: CommAttribute>(&self) -> Option<&A>;

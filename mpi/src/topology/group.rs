@@ -150,7 +150,7 @@ pub trait Group: AsRaw<Raw = MPI_Group> {
         self.translate_ranks(&[rank], other)[0]
     }
 
-    /// Returns for each of `ranks` what [`translate_rank`](Self::translate_rank) does.
+    /// Translates each of `ranks` as [`translate_rank`](Self::translate_rank) does.
     fn translate_ranks<G>(&self, ranks: &[Rank], other: &G) -> Vec<Option<Rank>>
     where
         G: Group,

@@ -1,4 +1,4 @@
-//! Handles of communicators: who frees them, and how.
+//! Handles of communicators, and how they are freed.
 //!
 //! Invariant: a handle that is to be freed is in one value. Those of MPI_COMM_WORLD, MPI_COMM_SELF
 //! and of the parent are in any number, and none of them frees it.
@@ -32,7 +32,7 @@ pub enum CommunicatorHandle {
 }
 
 impl CommunicatorHandle {
-    /// Finds out of what kind a handle is. Returns `None` for MPI_COMM_NULL.
+    /// Finds the kind of a handle. Returns `None` for MPI_COMM_NULL.
     ///
     /// # Safety
     /// The handle is valid or MPI_COMM_NULL. If the program has made it, it belongs to the result.
@@ -169,8 +169,8 @@ pub(crate) use communicators;
 
 /// Returns whether a communicator may be in many values, which do not free it.
 pub(crate) fn has_no_owner(raw: MPI_Comm) -> bool {
-    // Relaxed: who set an attribute of the parent has learnt the handle before, in `parent_raw`;
-    // the number says nothing about other memory.
+    // Relaxed: a thread learns the parent's handle in `parent_raw`, before it can set an attribute
+    // of the parent. The number orders no other memory.
     raw == ffi::MPI_COMM_WORLD
         || raw == ffi::MPI_COMM_SELF
         || raw.0 == PARENT.load(Ordering::Relaxed)

@@ -31,14 +31,14 @@ impl Color {
 /// Orders the processes of a communicator that a split makes: first by key, then by rank before.
 pub type Key = c_int;
 
-/// What the processes of a communicator have in common (MPI-5.0 §7.4.2).
+/// The property that the processes of a communicator share (MPI-5.0 §7.4.2).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SplitType {
     /// They can share memory.
     Shared,
-    /// They run on one part of the hardware, of those that are smaller than what the communicator
-    /// has now. A process that is on none gets no communicator.
+    /// They run on one part of the hardware that is smaller than the communicator's part now. A
+    /// process that is on no such part gets no communicator.
     Hardware,
 }
 
