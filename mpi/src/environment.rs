@@ -1,7 +1,7 @@
 //! Starting and ending MPI, and questions about the environment: threads, versions, names, time.
 //!
 //! States of MPI in a process: not initialised; initialised, as long as the [`Universe`] lives;
-//! finalised, for the rest of the process. [`UNIVERSE_STATE`] is locked for writing across both
+//! finalised, for the rest of the process. [`LIFECYCLE`] is locked across both
 //! changes. Therefore a thread that holds it for reading sees no change.
 
 #![allow(unsafe_code)]
@@ -9,8 +9,8 @@
 use std::os::raw::{c_char, c_double, c_int, c_void};
 use std::ptr;
 use std::string::FromUtf8Error;
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
-use std::thread::{self, ThreadId};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use crate::attribute::{self, AppNum, UniverseSize};
 use crate::error::call;
@@ -21,19 +21,12 @@ use crate::topology::traits::*;
 /// The exit code of a job in which a rank panicked: that of a Rust program that panics.
 const PANIC_EXIT_CODE: c_int = 101;
 
-/// Facts about MPI in this process, from its initialisation on.
-pub(crate) struct UniverseState {
-    /// The thread that initialised MPI.
-    #[allow(dead_code, reason = "only the derived datatypes ask for it")]
-    pub(crate) main_thread: ThreadId,
-}
+/// Held while MPI is initialised or finalised.
+static LIFECYCLE: Mutex<()> = Mutex::new(());
 
-/// The state of MPI in this process. It stays after MPI is finalised.
-pub(crate) static UNIVERSE_STATE: RwLock<Option<UniverseState>> = RwLock::new(None);
-
-fn state() -> RwLockWriteGuard<'static, Option<UniverseState>> {
-    // A panic while the lock was held leaves no half-written state.
-    UNIVERSE_STATE.write().unwrap_or_else(PoisonError::into_inner)
+fn lock_lifecycle() -> MutexGuard<'static, ()> {
+    // It guards no data that a panic could leave half-written.
+    LIFECYCLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// MPI, initialised. It is finalised when this value is dropped.
@@ -129,7 +122,7 @@ impl Drop for Universe {
         if thread::panicking() {
             abort_after_panic();
         }
-        let _state = state();
+        let _lifecycle = lock_lifecycle();
         self.detach_buffer();
         self.disconnect_parent();
         attribute::free_keys();
@@ -226,9 +219,9 @@ pub fn initialize() -> Option<Universe> {
 /// If no MPI library is found. The text says where it was sought.
 pub fn initialize_with_threading(threading: Threading) -> Option<(Universe, Threading)> {
     // Locked before the question, or two threads could both initialise.
-    let mut state = state();
+    let lifecycle = lock_lifecycle();
     if let Err(error) = ffi::open() {
-        drop(state);
+        drop(lifecycle);
         panic!("{error}");
     }
     if is_initialized() {
@@ -240,7 +233,6 @@ pub fn initialize_with_threading(threading: Threading) -> Option<(Universe, Thre
     unsafe {
         call!(MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), threading.as_raw(), &mut provided));
     }
-    *state = Some(UniverseState { main_thread: thread::current().id() });
     Some((Universe { buffer: None }, provided.into()))
 }
 

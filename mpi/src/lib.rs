@@ -25,6 +25,8 @@
 //! By default an error of MPI ends the job with an explanation. [`error`] says what happens under
 //! other error handlers. If a rank panics, the job is aborted: the other ranks would wait for it.
 
+#![deny(unsafe_code)]
+
 use std::os::raw::c_int;
 
 pub mod attribute;

@@ -72,8 +72,8 @@ pub(crate) fn zero<T: PlainData>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-/// Runs a loop over the words of `$len` values of the type `T`. In its body, `Word` is the integer of
-/// the alignment of `T`, of up to 8 bytes, and `Atomic` its atomic. Words have no padding.
+/// Runs a loop over the words of `$len` values of the type `T`. In its body, `Word` is the integer
+/// of the alignment of `T`, of up to 8 bytes, and `Atomic` its atomic. Words have no padding.
 macro_rules! for_each_word {
     ($len:expr, |$index:ident| $body:expr) => {
         match align_of::<T>() {

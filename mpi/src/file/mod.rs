@@ -1,14 +1,14 @@
 //! Files that the ranks of a communicator read and write together (MPI-5.0 §14).
 //!
 //! A file is open until [`File::close`], or until it is dropped. Each rank sees it through a
-//! [view](File::set_view), at first as bytes. Offsets, positions and the like are numbers of *etypes*
-//! of the view, unless a function says bytes.
+//! [view](File::set_view), at first as bytes. Offsets, positions and the like are numbers of
+//! *etypes* of the view, unless a function says bytes. Each read has a write of the same form:
 //!
 //! | positioned by | one rank | all ranks together |
 //! |---|---|---|
-//! | an offset | [`File::read_at`], [`File::write_at`] | [`File::read_at_all`], [`File::write_at_all`] |
-//! | the rank's pointer | [`File::read`], [`File::write`] | [`File::read_all`], [`File::write_all`] |
-//! | the shared pointer | [`File::read_shared`], [`File::write_shared`] | [`File::read_ordered`], [`File::write_ordered`] |
+//! | an offset | [`File::read_at`] | [`File::read_at_all`] |
+//! | the rank's pointer | [`File::read`] | [`File::read_all`] |
+//! | the shared pointer | [`File::read_shared`] | [`File::read_ordered`] |
 //!
 //! Reading returns the number of elements of the buffer that were read in full: fewer than it has
 //! at the end of the file. Only buffers of [`PlainData`] can be read into, as a file contains any

@@ -2,10 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use std::os::raw::c_void;
-
 use crate::Count;
-use crate::datatype::{Buffer, BufferMut};
+use crate::datatype::{Buffer, BufferMut, Pointer as _, PointerMut as _};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm, MPI_Count};
 use crate::raw::AsRaw as _;
@@ -38,7 +36,7 @@ where
             buffer.pointer(),
             buffer.large_count(),
             datatype.as_raw(),
-            bytes.as_mut_ptr().cast::<c_void>(),
+            bytes.pointer_mut(),
             bytes.len() as MPI_Count,
             &mut position,
             comm,
@@ -66,7 +64,7 @@ where
     // them, and the buffer written. The datatype lives until after the call.
     unsafe {
         call!(MPI_Unpack_c(
-            bytes.as_ptr().cast::<c_void>(),
+            bytes.pointer(),
             bytes.len() as MPI_Count,
             &mut position,
             buffer.pointer_mut(),

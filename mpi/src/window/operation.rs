@@ -70,7 +70,7 @@ impl<'scope, T: PlainData> Epoch<'scope, '_, T> {
     #[track_caller]
     pub fn put(&self, elements: &'scope [T], rank: Rank, offset: usize) {
         let place = self.place(rank, offset, elements.len());
-        let (address, count) = (elements.as_ptr().cast(), elements.large_count());
+        let (address, count) = (elements.pointer(), elements.large_count());
         let datatype = T::equivalent_datatype();
         let (datatype, win) = (datatype.as_raw(), self.window.handle);
         // SAFETY: the target has as many elements there; the buffer is borrowed until the epoch is
@@ -90,7 +90,8 @@ impl<'scope, T: PlainData> Epoch<'scope, '_, T> {
     }
 }
 
-/// Operations whose effect on each element is atomic, for numbers. They complete when the epoch ends.
+/// Operations whose effect on each element is atomic, for numbers. They complete when the epoch
+/// ends.
 impl<'scope, T> Epoch<'scope, '_, T>
 where
     T: PlainData + Equivalence<Out = SystemDatatype>,
@@ -118,7 +119,7 @@ where
     #[track_caller]
     fn update(&self, elements: &'scope [T], rank: Rank, offset: usize, op: MPI_Op) {
         let place = self.place(rank, offset, elements.len());
-        let (address, count) = (elements.as_ptr().cast(), elements.large_count());
+        let (address, count) = (elements.pointer(), elements.large_count());
         let datatype = T::equivalent_datatype();
         let (datatype, win) = (datatype.as_raw(), self.window.handle);
         // SAFETY: as for `put`. An operation that does not suit the datatype is an error of MPI.
@@ -150,8 +151,8 @@ where
             elements.len()
         );
         let place = self.place(rank, offset, elements.len());
-        let (from, count) = (elements.as_ptr().cast(), elements.large_count());
-        let to = previous.as_mut_ptr().cast();
+        let (from, count) = (elements.pointer(), elements.large_count());
+        let to = previous.pointer_mut();
         let datatype = T::equivalent_datatype();
         let (datatype, op) = (datatype.as_raw(), operation.as_raw());
         let win = self.window.handle;
@@ -277,7 +278,7 @@ where
 /// is complete, the buffer has no other use.
 #[track_caller]
 unsafe fn read_into<T: PlainData>(elements: &mut [T], rank: Rank, place: isize, win: MPI_Win) {
-    let (address, count) = (elements.as_mut_ptr().cast(), elements.large_count());
+    let (address, count) = (elements.pointer_mut(), elements.large_count());
     let datatype = T::equivalent_datatype();
     let datatype = datatype.as_raw();
     // SAFETY: by the caller. Any bytes are valid elements.

@@ -4,6 +4,8 @@
 //! structure's size as extent, and keeps it until MPI is finalized. It calls
 //! `mpi::datatype::internal` for that.
 
+#![forbid(unsafe_code)]
+
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
