@@ -283,16 +283,27 @@ impl Buffer {
         }
     }
 
-    /// Returns the address of the first element and the number of elements of a buffer made with
-    /// `datatype`. Reductions and user functions work on these.
-    pub(crate) fn as_elements(&self, datatype: &Datatype) -> (*mut u8, u64) {
+    /// Returns the address of the first element of a buffer made with `datatype`. Reductions and
+    /// user functions work on elements.
+    #[inline]
+    pub(crate) fn address(&self, datatype: &Datatype) -> *mut u8 {
         match &self.0 {
             Shape::Contiguous(memory) => {
                 let lb = datatype.true_extent().0 as isize;
-                let count = (memory.len() as u64).checked_div(datatype.size()).unwrap_or(0);
-                (memory.as_ptr().wrapping_offset(lb.wrapping_neg()), count)
+                memory.as_ptr().wrapping_offset(lb.wrapping_neg())
             }
-            Shape::Typed { base, count, .. } => (base.0, *count),
+            Shape::Typed { base, .. } => base.0,
+        }
+    }
+
+    /// Returns the number of elements of a buffer made with `datatype`.
+    #[inline]
+    pub(crate) fn count(&self, datatype: &Datatype) -> u64 {
+        match &self.0 {
+            Shape::Contiguous(memory) => {
+                (memory.len() as u64).checked_div(datatype.size()).unwrap_or(0)
+            }
+            Shape::Typed { count, .. } => *count,
         }
     }
 
@@ -372,13 +383,20 @@ impl Operands {
         })
     }
 
-    /// Returns the addresses of the operands from the last to the first, and the number of
-    /// elements.
-    pub(crate) fn as_elements(&self, datatype: &Datatype) -> (impl Iterator<Item = *mut u8>, u64) {
-        let (first, count) = self.first.as_elements(datatype);
-        (self.offsets().map(move |offset| first.wrapping_offset(offset)), count)
+    /// Returns the addresses of the operands from the last to the first.
+    #[inline]
+    pub(crate) fn addresses(&self, datatype: &Datatype) -> impl Iterator<Item = *mut u8> + use<> {
+        let first = self.first.address(datatype);
+        self.offsets().map(move |offset| first.wrapping_offset(offset))
     }
 
+    /// Returns the number of packed bytes of each operand.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.first.len()
+    }
+
+    #[inline]
     fn offsets(&self) -> impl Iterator<Item = isize> + use<> {
         let distance = self.distance;
         (0..i64::from(self.many)).rev().map(move |index| (index * distance) as isize)

@@ -143,12 +143,13 @@ impl BuiltinOp {
             }
             _ => {}
         }
-        let ((left, many), (mut right, of_right), (out, count)) =
-            (left.as_elements(datatype), right.as_elements(datatype), out.as_elements(datatype));
+        let (bytes, of_left, of_right) = (out.len(), left.len(), right.len());
         assert!(
-            many == count && of_right == count,
-            "a reduction of {many} and {of_right} elements into {count}"
+            of_left == bytes && of_right == bytes,
+            "a reduction of {of_left} and {of_right} bytes into {bytes}"
         );
+        let (left, mut right) = (left.addresses(datatype), right.address(datatype));
+        let (out, count) = (out.address(datatype), out.count(datatype));
         let kernel = datatype.own_basic().and_then(|basic| kernels::kernel(self, basic.repr));
         let kernel =
             kernel.unwrap_or_else(|| panic!("{} on {datatype:?} was not checked", self.name()));
@@ -258,9 +259,9 @@ impl UserOp {
     /// `datatype`, whose handle is `handle`. An `int` function is called several
     /// times when there are more elements than an `int` counts.
     pub fn call(&self, left: &Buffer, inout: &Buffer, datatype: &Datatype, handle: usize) {
-        let ((mut left, many), (mut inout, mut count)) =
-            (left.as_elements(datatype), inout.as_elements(datatype));
+        let (many, mut count) = (left.count(datatype), inout.count(datatype));
         assert!(many == count, "a reduction of {many} elements into {count}");
+        let (mut left, mut inout) = (left.address(datatype), inout.address(datatype));
         let most = match self.function {
             UserFunction::Int(_) => i32::MAX as u64,
             UserFunction::Large(_) => i64::MAX as u64,

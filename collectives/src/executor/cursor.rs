@@ -311,12 +311,12 @@ impl Cursor {
             self.run_early(plan, end, scratch);
         }
         while self.next_local < end {
-            let step = plan.schedule().locals()[self.next_local];
+            let step = &plan.schedule().locals()[self.next_local];
             self.next_local += 1;
             match step {
                 Local::Copy { from, to } => {
-                    let source = self.buffer(plan, &from, scratch);
-                    let target = self.buffer(plan, &to, scratch);
+                    let source = self.buffer(plan, from, scratch);
+                    let target = self.buffer(plan, to, scratch);
                     if to.space == Space::CollSegment && target.len() >= LONG_COPY {
                         self.write_slots(plan, &target, &source);
                     } else {
@@ -327,19 +327,19 @@ impl Cursor {
                     let buffer = |span| self.buffer(plan, span, scratch);
                     match (plan.reduction(), plan.datatype(out.ty)) {
                         (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
-                            let left = self.operands(plan, &left, datatype, scratch);
-                            op.reduce_into(&left, &buffer(&right), &buffer(&out), datatype);
+                            let left = self.operands(plan, left, datatype, scratch);
+                            op.reduce_into(&left, &buffer(right), &buffer(out), datatype);
                         }
                         _ => {
                             // A user's function overwrites its right operand.
                             if right != out {
-                                buffer(&out).copy_from(&buffer(&right));
+                                buffer(out).copy_from(&buffer(right));
                             }
-                            return Some(Interrupt::User(left, out));
+                            return Some(Interrupt::User(*left, *out));
                         }
                     }
                 }
-                _ if !self.run_get(plan, &step, scratch) => {
+                _ if !self.run_get(plan, step, scratch) => {
                     // It is found again.
                     self.next_local -= 1;
                     return Some(Interrupt::Refused);

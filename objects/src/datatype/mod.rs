@@ -166,7 +166,18 @@ impl Datatype {
 
     /// Returns the bytes that `count` elements occupy, `low .. high` relative to the first one's
     /// address; `None` beyond 63 bits.
+    #[inline]
     pub fn reach(&self, count: u64) -> Option<(i64, i64)> {
+        if !self.0.gapless {
+            return self.reach_with_gaps(count);
+        }
+        let bytes = i64::try_from(self.0.size.checked_mul(count)?).ok()?;
+        let low = if bytes == 0 { 0 } else { self.0.true_lb };
+        Some((low, low.checked_add(bytes)?))
+    }
+
+    #[inline(never)]
+    fn reach_with_gaps(&self, count: u64) -> Option<(i64, i64)> {
         if count == 0 || self.0.size == 0 {
             return Some((0, 0));
         }
