@@ -33,6 +33,7 @@ typedef struct {
     int passes;               /* over each size, of which the best is shown      */
     int pairs;                /* pairs of ranks; 0: as many as there are         */
     int threads;              /* of each rank                                    */
+    int barrier;              /* time a call and a barrier together              */
     int check;                /* compare every byte that arrives                 */
     int full;                 /* smallest and largest of all ranks too           */
     const char *hint;         /* KEY=VALUE for what is created; NULL: none       */
@@ -49,6 +50,7 @@ static const struct { char letter; const char *text; } bench_help[] = {
     {'p', "-p N          pairs of ranks (default: half the ranks)"},
     {'t', "-t N          threads in each rank (default 2)"},
     {'k', "-k KEY=VALUE  a hint (MPI_Info) for the window"},
+    {'b', "-b            the time of a call and a barrier after it, not of the call alone"},
     {'c', "-c            check all data, and say so in a column (which counts in the times of messages)"},
     {'f', "-f            all columns: smallest and largest time of all ranks, iterations"},
     {'h', "-h            this help"},
@@ -140,6 +142,7 @@ static inline void bench_parse(int argc, char **argv, const char *usage, const c
         if (place) *place = value;
         if (letter == 'i') o->chosen = 1;
         if (letter == 'k') o->hint = optarg;
+        if (letter == 'b') o->barrier = 1;
         if (letter == 'c') o->check = 1;
         if (letter == 'f') o->full = 1;
     }

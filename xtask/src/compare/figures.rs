@@ -281,7 +281,7 @@ const SUBARRAY: &[&str] = &["subarray", "collective", BYTES, IN_MEMORY];
 const SUBARRAY_ALONE: &[&str] = &["subarray", "independent", BYTES, IN_MEMORY];
 
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 69] = [
+pub(super) const FIGURES: [Figure; 73] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -300,6 +300,10 @@ pub(super) const FIGURES: [Figure; 69] = [
     collective("gather", &["gather"], false),
     collective("scatter", &["scatter"], false),
     collective("reduce_scatter", &["reduce_scatter"], false),
+    collective("bcast-barrier", &["bcast", "-b"], false),
+    collective("reduce-barrier", &["reduce", "-b"], false),
+    collective("gather-barrier", &["gather", "-b"], false),
+    collective("scatter-barrier", &["scatter", "-b"], false),
     oversubscribed("crowded-8", 8, |_| Target::OfBest(0.6)),
     oversubscribed("crowded-32", 32, |_| Target::OfBest(0.4)),
     Figure {
