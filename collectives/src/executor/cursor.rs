@@ -18,6 +18,10 @@ use crate::signature;
 const EARLY_PIECE: u64 = 64 << 10;
 const EARLY_PIECES: u64 = 16;
 
+/// The most bytes of slots that are prefetched at a time. More lines would often be taken from
+/// their writer before it has written them all.
+const PREFETCH_BYTES: u64 = 512;
+
 /// How far a collective has come in its schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
@@ -362,6 +366,28 @@ impl Cursor {
                 let begun = Instant::now();
                 let bytes = target.copy_from(source);
                 segment.record_write(bytes, begun.elapsed());
+            }
+        }
+    }
+
+    /// Prefetches what the local steps up to `end` will read in the slots of others, for which this
+    /// rank waits. Their lines then cross together with those of the flags.
+    #[inline]
+    pub(super) fn prefetch(&self, plan: &Plan, end: usize) {
+        let Some(segment) = plan.segment() else { return };
+        let slots = segment.slots(self.segment_round);
+        let mut budget = PREFETCH_BYTES;
+        for step in &plan.schedule().locals()[self.next_local..end] {
+            let read = match step {
+                Local::Copy { from, .. } => from,
+                Local::Reduce { left, .. } => &left.first,
+                _ => return,
+            };
+            let size = plan.datatype(read.ty).map_or(1, Datatype::size);
+            let bytes = read.count.saturating_mul(size);
+            if read.space == Space::CollSegment && bytes <= budget {
+                slots.prefetch(read.disp as usize, bytes as usize);
+                budget -= bytes;
             }
         }
     }

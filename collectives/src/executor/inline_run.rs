@@ -35,8 +35,12 @@ impl<'a> InlineRun<'a> {
         let InlineRun { plan, cursor, .. } = self;
         while let Some(round) = plan.schedule().rounds().get(cursor.round) {
             match cursor.sync(plan, round.sync) {
-                // The executor finds the mismatch again and reports it.
-                SyncResult::Blocked | SyncResult::Mismatch(_) => return false,
+                SyncResult::Blocked => {
+                    cursor.prefetch(plan, round.locals as usize);
+                    return false;
+                }
+                // The executor finds it again and reports it.
+                SyncResult::Mismatch(_) => return false,
                 SyncResult::Skip => cursor.skip(plan),
                 SyncResult::Run => {
                     let interrupt = cursor.run_locals(plan, round.locals as usize, None);
