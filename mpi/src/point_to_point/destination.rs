@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::PersistentRequest;
+use super::{PersistentRequest, persistent};
 use crate::datatype::Buffer;
 use crate::error::call;
 use crate::ffi;
@@ -257,7 +257,7 @@ pub trait Destination: AsCommunicator {
                 self.as_communicator().as_raw(),
                 &mut request,
             ));
-            PersistentRequest::new(request, buf, scope)
+            PersistentRequest::new(request, buf, persistent::sent, scope)
         }
     }
 

@@ -3,19 +3,39 @@
 //! States: inactive, in which the program can use the buffer; active, from
 //! [`PersistentRequest::start`] until it is complete, in which MPI does. An active request is
 //! registered with its scope.
+//!
+//! Invariant: MPI uses the buffer only where it lay when the request was made, and [`start`] panics
+//! if it lies elsewhere.
+//!
+//! [`start`]: PersistentRequest::start
 
 #![allow(unsafe_code)]
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::os::raw::c_void;
 use std::ptr::NonNull;
 
 use super::Status;
+use crate::datatype::{Buffer, BufferMut};
 use crate::environment::is_finalized;
 use crate::error::{self, call};
-use crate::ffi::{self, MPI_Request, MPI_Status};
+use crate::ffi::{self, MPI_Count, MPI_Request, MPI_Status};
 use crate::raw::traits::*;
 use crate::request::{Scope, StaticScope};
+
+/// Where a buffer lies, and the number of its elements.
+type Region = (*const c_void, MPI_Count);
+
+/// Returns the region of a buffer that is sent.
+pub(super) fn sent<B: Buffer + ?Sized>(buffer: &mut B) -> Region {
+    (buffer.pointer(), buffer.large_count())
+}
+
+/// Returns the region of a buffer that is received into.
+pub(super) fn received<B: BufferMut + ?Sized>(buffer: &mut B) -> Region {
+    (buffer.pointer_mut(), buffer.large_count())
+}
 
 /// An operation on a buffer that can be started again and again (MPI-5.0 §3.9).
 ///
@@ -48,6 +68,9 @@ pub struct PersistentRequest<'a, D: ?Sized, S: Scope<'a> = StaticScope> {
     request: MPI_Request,
     /// A pointer, since MPI uses the buffer while the request is active.
     data: NonNull<D>,
+    /// What MPI was told of the buffer.
+    region: Region,
+    region_of: fn(&mut D) -> Region,
     active: bool,
     scope: S,
     phantom: PhantomData<&'a mut D>,
@@ -60,18 +83,36 @@ impl<'a, D: ?Sized, S: Scope<'a>> PersistentRequest<'a, D, S> {
     /// Makes an inactive request of a handle.
     ///
     /// # Safety
-    /// The request is persistent and inactive, nothing else uses it, and it works on `data` alone.
-    pub(super) unsafe fn new(request: MPI_Request, data: &'a mut D, scope: S) -> Self {
-        Self { request, data: NonNull::from(data), active: false, scope, phantom: PhantomData }
+    /// The request is persistent and inactive, nothing else uses it, and it works on the region of
+    /// `data` alone that `region_of` returns.
+    pub(super) unsafe fn new(
+        request: MPI_Request,
+        data: &'a mut D,
+        region_of: fn(&mut D) -> Region,
+        scope: S,
+    ) -> Self {
+        let region = region_of(data);
+        let data = NonNull::from(data);
+        Self { request, data, region, region_of, active: false, scope, phantom: PhantomData }
     }
 
     /// Starts the operation.
     ///
     /// # Panics
-    /// If it is active.
+    /// If it is active. If the buffer was moved or has another length than at first, as a vector
+    /// that grew: MPI would use memory that may be free.
+    #[track_caller]
     pub fn start(&mut self) {
         self.expect_inactive();
-        // SAFETY: the request is inactive. The scope ends only after it is complete.
+        // SAFETY: the buffer is borrowed mutably for `'a`, and MPI does not use it now.
+        let region = (self.region_of)(unsafe { self.data.as_mut() });
+        assert!(
+            region == self.region,
+            "the buffer of a persistent request was moved or has another length: only its elements \
+             can be changed"
+        );
+        // SAFETY: the request is inactive, and the buffer lies where MPI was told. The scope ends
+        // only after it is complete.
         unsafe { call!(MPI_Start(&mut self.request)) };
         self.active = true;
         self.scope.register();
@@ -100,7 +141,7 @@ impl<'a, D: ?Sized, S: Scope<'a>> PersistentRequest<'a, D, S> {
         Some(Status::from_raw(status))
     }
 
-    /// Returns the buffer, to be changed between two operations.
+    /// Returns the buffer, whose elements can be changed between two operations.
     ///
     /// # Panics
     /// If the operation is active.
@@ -175,5 +216,37 @@ unsafe impl<'a, D: ?Sized, S: Scope<'a>> AsRaw for PersistentRequest<'a, D, S> {
 
     fn as_raw(&self) -> Self::Raw {
         self.request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::ManuallyDrop;
+
+    use super::*;
+
+    fn request(buffer: Vec<u8>) -> ManuallyDrop<PersistentRequest<'static, Vec<u8>>> {
+        let buffer = Box::leak(Box::new(buffer));
+        // SAFETY: the request is never started nor dropped.
+        let request =
+            unsafe { PersistentRequest::new(ffi::MPI_REQUEST_NULL, buffer, received, StaticScope) };
+        ManuallyDrop::new(request)
+    }
+
+    #[test]
+    #[should_panic(expected = "was moved or has another length")]
+    fn a_buffer_that_was_replaced_is_refused() {
+        let mut request = request(vec![0; 4]);
+        let before = std::mem::replace(request.data_mut(), vec![0; 4]);
+        request.start();
+        drop(before);
+    }
+
+    #[test]
+    #[should_panic(expected = "was moved or has another length")]
+    fn a_buffer_that_became_shorter_is_refused() {
+        let mut request = request(vec![0; 4]);
+        request.data_mut().pop();
+        request.start();
     }
 }

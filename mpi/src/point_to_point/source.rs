@@ -5,7 +5,9 @@
 use std::ptr::NonNull;
 
 use super::value::receive_value;
-use super::{MatchedReceiveVec as _, Message, PersistentRequest, ReceiveFuture, Status};
+use super::{
+    MatchedReceiveVec as _, Message, PersistentRequest, ReceiveFuture, Status, persistent,
+};
 use crate::datatype::{BufferMut, Equivalence};
 use crate::error::call;
 use crate::ffi::{self, MPI_Status};
@@ -255,7 +257,7 @@ pub unsafe trait Source: AsCommunicator {
                 self.as_communicator().as_raw(),
                 &mut request,
             ));
-            PersistentRequest::new(request, buf, scope)
+            PersistentRequest::new(request, buf, persistent::received, scope)
         }
     }
 
