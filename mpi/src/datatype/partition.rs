@@ -1,10 +1,12 @@
 //! Buffers with a part for each rank, as collectives with varying counts take them.
 //!
-//! Invariant: each part lies within the buffer.
+//! Invariant: each part lies within the buffer. The counts and displacements are therefore copied:
+//! what is borrowed as a slice of them may be another one the next time.
 
 #![allow(unsafe_code)]
 
 use std::borrow::Borrow;
+use std::marker::PhantomData;
 use std::os::raw::c_void;
 
 use super::{AsDatatype, Buffer, BufferMut, Pointer, PointerMut};
@@ -29,8 +31,7 @@ pub trait PartitionedBufferMut: Partitioned + PointerMut + AsDatatype {}
 #[derive(Debug)]
 pub struct Partition<'b, B: 'b + ?Sized, C, D> {
     buf: &'b B,
-    counts: C,
-    displs: D,
+    parts: Parts<C, D>,
 }
 
 impl<'b, B: ?Sized, C, D> Partition<'b, B, C, D>
@@ -44,8 +45,8 @@ where
     /// # Panics
     /// If a part is not within the buffer, or the slices have different lengths.
     pub fn new(buf: &'b B, counts: C, displs: D) -> Self {
-        check_parts(buf.large_count(), counts.borrow(), displs.borrow());
-        Partition { buf, counts, displs }
+        let parts = Parts::new(buf.large_count(), counts, displs);
+        Partition { buf, parts }
     }
 }
 
@@ -53,8 +54,7 @@ where
 #[derive(Debug)]
 pub struct PartitionMut<'b, B: 'b + ?Sized, C, D> {
     buf: &'b mut B,
-    counts: C,
-    displs: D,
+    parts: Parts<C, D>,
 }
 
 impl<'b, B: ?Sized, C, D> PartitionMut<'b, B, C, D>
@@ -68,13 +68,32 @@ where
     /// # Panics
     /// If a part is not within the buffer, or the slices have different lengths.
     pub fn new(buf: &'b mut B, counts: C, displs: D) -> Self {
-        check_parts(buf.large_count(), counts.borrow(), displs.borrow());
-        PartitionMut { buf, counts, displs }
+        let parts = Parts::new(buf.large_count(), counts, displs);
+        PartitionMut { buf, parts }
+    }
+}
+
+/// Where the parts of a buffer lie.
+#[derive(Debug)]
+struct Parts<C, D> {
+    counts: Box<[Count]>,
+    displacements: Box<[Count]>,
+    /// The types that they were copied from.
+    phantom: PhantomData<(C, D)>,
+}
+
+impl<C: Borrow<[Count]>, D: Borrow<[Count]>> Parts<C, D> {
+    /// Panics unless each part lies within a buffer of `len` elements.
+    fn new(len: MPI_Count, counts: C, displacements: D) -> Self {
+        let counts: Box<[Count]> = counts.borrow().into();
+        let displacements: Box<[Count]> = displacements.borrow().into();
+        check(len, &counts, &displacements);
+        Parts { counts, displacements, phantom: PhantomData }
     }
 }
 
 /// Panics unless each part lies within a buffer of `len` elements.
-fn check_parts(len: MPI_Count, counts: &[Count], displs: &[Count]) {
+fn check(len: MPI_Count, counts: &[Count], displs: &[Count]) {
     assert_eq!(counts.len(), displs.len(), "a part needs a count and a displacement");
     for (part, (&count, &displ)) in counts.iter().zip(displs).enumerate() {
         assert!(
@@ -107,11 +126,11 @@ where
     D: Borrow<[Count]>,
 {
     fn counts(&self) -> &[Count] {
-        self.counts.borrow()
+        &self.parts.counts
     }
 
     fn displs(&self) -> &[Count] {
-        self.displs.borrow()
+        &self.parts.displacements
     }
 }
 
@@ -145,11 +164,11 @@ where
     D: Borrow<[Count]>,
 {
     fn counts(&self) -> &[Count] {
-        self.counts.borrow()
+        &self.parts.counts
     }
 
     fn displs(&self) -> &[Count] {
-        self.displs.borrow()
+        &self.parts.displacements
     }
 }
 
@@ -163,6 +182,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -170,6 +191,22 @@ mod tests {
         let values = [0_u8; 6];
         let parts = Partition::new(&values[..], vec![2, 0, 3], &[0, 6, 3][..]);
         assert_eq!((parts.counts(), parts.displs()), (&[2, 0, 3][..], &[0, 6, 3][..]));
+    }
+
+    #[test]
+    fn parts_stay_as_they_were_checked() {
+        /// Lends another slice each time.
+        struct Fickle(Cell<usize>);
+
+        impl Borrow<[Count]> for Fickle {
+            fn borrow(&self) -> &[Count] {
+                &[[2], [1000]][self.0.replace(1)]
+            }
+        }
+
+        let mut values = [0_u8; 2];
+        let parts = PartitionMut::new(&mut values[..], Fickle(Cell::new(0)), vec![0]);
+        assert_eq!((parts.counts(), parts.counts()), (&[2][..], &[2][..]));
     }
 
     #[test]
