@@ -43,10 +43,23 @@ impl<'a> DynBuffer<'a> {
     }
 
     /// Returns the slice if its elements have the datatype of `T`.
+    ///
+    /// # Panics
+    /// If the elements are not aligned for `T`: memory of the library, in a reduction, may be
+    /// aligned to 16 bytes at most.
+    #[track_caller]
     pub fn downcast<T: Equivalence>(self) -> Option<&'a [T]> {
+        if !self.is::<T>() {
+            return None;
+        }
+        if self.is_empty() {
+            return Some(&[]);
+        }
+        let elements = self.ptr.cast::<T>();
+        expect_aligned(elements);
         // SAFETY: the buffer has that many elements of this datatype for `'a`, which is that of
-        // `T`. An equal datatype means an equal layout.
-        self.is::<T>().then(|| unsafe { slice::from_raw_parts(self.ptr.cast(), self.len()) })
+        // `T`, and they are aligned. An equal datatype means an equal layout.
+        Some(unsafe { slice::from_raw_parts(elements, self.len()) })
     }
 
     /// Makes a buffer of its parts.
@@ -115,10 +128,23 @@ impl<'a> DynBufferMut<'a> {
     }
 
     /// Returns the slice if its elements have the datatype of `T`.
+    ///
+    /// # Panics
+    /// As [`DynBuffer::downcast`].
+    #[track_caller]
     pub fn downcast<T: Equivalence>(self) -> Option<&'a mut [T]> {
+        if !self.is::<T>() {
+            return None;
+        }
+        if self.is_empty() {
+            return Some(&mut []);
+        }
+        let elements = self.ptr.cast::<T>();
+        expect_aligned(elements);
         // SAFETY: the buffer has that many elements of this datatype for `'a`, which is that of
-        // `T`, and no other reference: `self` was the only one and ends here.
-        self.is::<T>().then(|| unsafe { slice::from_raw_parts_mut(self.ptr.cast(), self.len()) })
+        // `T`, they are aligned, and there is no other reference: `self` was the only one and ends
+        // here.
+        Some(unsafe { slice::from_raw_parts_mut(elements, self.len()) })
     }
 
     /// Makes a buffer of its parts.
@@ -178,6 +204,17 @@ impl<'a> DynBufferMut<'a> {
     pub fn downgrade(self) -> DynBuffer<'a> {
         DynBuffer { ptr: self.ptr, len: self.len, datatype: self.datatype }
     }
+}
+
+/// Panics unless elements can lie at an address.
+#[track_caller]
+fn expect_aligned<T>(elements: *const T) {
+    assert!(
+        elements.is_aligned(),
+        "elements of {} are at {elements:p}: must be aligned to {} bytes",
+        std::any::type_name::<T>(),
+        align_of::<T>(),
+    );
 }
 
 /// Returns the datatype of `T` for as long as MPI runs: an owner is not dropped.
@@ -278,5 +315,24 @@ mod tests {
     #[test]
     fn an_empty_buffer_is_an_empty_slice() {
         assert_eq!(DynBuffer::new::<u8>(&[]).downcast::<u8>(), Some(&[][..]));
+    }
+    #[test]
+    fn an_empty_buffer_may_lie_anywhere() {
+        let nowhere = std::ptr::without_provenance_mut::<u64>(1);
+        // SAFETY: there are no elements.
+        let buffer = unsafe { DynBufferMut::from_raw(nowhere, 0, u64::equivalent_datatype()) };
+        assert_eq!(buffer.reborrow().downcast::<u64>(), Some(&[][..]));
+        assert_eq!(buffer.downcast::<u64>(), Some(&mut [][..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "must be aligned to 8 bytes")]
+    fn elements_that_are_not_aligned_are_refused() {
+        let values = [0_u64; 2];
+        // SAFETY: the bytes of one element lie there.
+        let buffer = unsafe {
+            DynBuffer::from_raw(values.as_ptr().byte_add(4), 1, u64::equivalent_datatype())
+        };
+        buffer.downcast::<u64>();
     }
 }
