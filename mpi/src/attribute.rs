@@ -91,7 +91,8 @@ where
 
     /// Returns the type's key, which is made in the first call. MPI must be initialised.
     ///
-    /// To use the attribute of a C library, a type defines this as its key.
+    /// To use the attribute of a C library, a type defines this as its key. The key of another type
+    /// is refused where the attribute is set or read.
     fn get_key() -> AttributeKey {
         let mut keys = KEYS.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = keys.get_or_insert_default();
@@ -105,7 +106,7 @@ fn create_key<A: CommAttribute>() -> AttributeKey {
     let mut key = 0;
     // SAFETY: both functions have the declarations of the standard, and use no extra state.
     unsafe { call!(MPI_Comm_create_keyval(copy, delete, &mut key, ptr::null_mut())) };
-    AttributeKey(key)
+    AttributeKey { key, owner: Some(TypeId::of::<A>()) }
 }
 
 /// Frees the keys of all types. Values stay with their communicators.
@@ -113,22 +114,46 @@ pub(crate) fn free_keys() {
     let keys = KEYS.lock().unwrap_or_else(PoisonError::into_inner).take();
     for (_, mut key) in keys.into_iter().flatten() {
         // SAFETY: the key was created by `create_key`, and freed never before.
-        unsafe { call!(MPI_Comm_free_keyval(&mut key.0)) };
+        unsafe { call!(MPI_Comm_free_keyval(&mut key.key)) };
     }
 }
 
 /// The key of an attribute (MPI-5.0 §7.7.2).
 #[derive(Debug, Clone)]
-pub struct AttributeKey(c_int);
+pub struct AttributeKey {
+    key: c_int,
+    /// The type of the values, if this crate made the key.
+    owner: Option<TypeId>,
+}
 
 impl AttributeKey {
+    /// Returns the key of the type `A`.
+    ///
+    /// # Panics
+    /// If its definition of [`CommAttribute::get_key`] returns the key of another type.
+    #[track_caller]
+    pub(crate) fn of<A: CommAttribute>() -> AttributeKey {
+        let key = A::get_key();
+        let name = std::any::type_name::<A>();
+        assert!(
+            key.owner.is_none_or(|owner| owner == TypeId::of::<A>()),
+            "{name} has the attribute key of another type: must have its own"
+        );
+        key
+    }
+
     /// Makes a key of its number, for definitions of [`CommAttribute::get_key`].
     ///
     /// # Safety
     /// The key is valid, and the values of its attribute are pointers to the type that has this
     /// key. A type with a key whose callbacks do not drop boxes must not be set from Rust.
     pub unsafe fn new_unchecked(k: i32) -> Self {
-        AttributeKey(k)
+        AttributeKey::foreign(k)
+    }
+
+    /// Makes a key whose values are not known to this crate.
+    const fn foreign(key: c_int) -> Self {
+        AttributeKey { key, owner: None }
     }
 }
 
@@ -137,7 +162,7 @@ unsafe impl AsRaw for AttributeKey {
     type Raw = c_int;
 
     fn as_raw(&self) -> Self::Raw {
-        self.0
+        self.key
     }
 }
 
@@ -148,7 +173,7 @@ pub(crate) struct UniverseSize(c_int);
 
 impl CommAttribute for UniverseSize {
     fn get_key() -> AttributeKey {
-        AttributeKey(ffi::MPI_UNIVERSE_SIZE)
+        AttributeKey::foreign(ffi::MPI_UNIVERSE_SIZE)
     }
 }
 
@@ -167,12 +192,47 @@ pub(crate) struct AppNum(c_int);
 
 impl CommAttribute for AppNum {
     fn get_key() -> AttributeKey {
-        AttributeKey(ffi::MPI_APPNUM)
+        AttributeKey::foreign(ffi::MPI_APPNUM)
     }
 }
 
 impl From<&AppNum> for isize {
     fn from(number: &AppNum) -> Self {
         number.0 as isize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Number;
+
+    impl CommAttribute for Number {
+        fn get_key() -> AttributeKey {
+            AttributeKey { key: 7, owner: Some(TypeId::of::<Number>()) }
+        }
+    }
+
+    #[derive(Clone)]
+    struct Text;
+
+    impl CommAttribute for Text {
+        fn get_key() -> AttributeKey {
+            Number::get_key()
+        }
+    }
+
+    #[test]
+    fn a_type_has_its_own_key_or_one_of_c() {
+        assert_eq!(AttributeKey::of::<Number>().as_raw(), 7);
+        assert_eq!(AttributeKey::of::<AppNum>().as_raw(), ffi::MPI_APPNUM);
+    }
+
+    #[test]
+    #[should_panic(expected = "Text has the attribute key of another type")]
+    fn the_key_of_another_type_is_refused() {
+        AttributeKey::of::<Text>();
     }
 }

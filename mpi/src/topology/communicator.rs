@@ -12,7 +12,7 @@ use super::{
     InterCommunicator, Key, Process, Rank, SimpleCommunicator, SplitType, UserGroup, cartesian,
     graph, intercommunicator, pack,
 };
-use crate::attribute::CommAttribute;
+use crate::attribute::{AttributeKey, CommAttribute};
 use crate::datatype::{Buffer, BufferMut, Datatype};
 use crate::environment::written;
 use crate::error::call;
@@ -392,7 +392,7 @@ impl<C: ?Sized + Communicator> AnyCommunicator for C {
         unsafe {
             call!(MPI_Comm_get_attr(
                 self.as_raw(),
-                A::get_key().as_raw(),
+                AttributeKey::of::<A>().as_raw(),
                 output.cast::<c_void>(),
                 &mut flag,
             ));
@@ -402,10 +402,11 @@ impl<C: ?Sized + Communicator> AnyCommunicator for C {
 
     fn set_attr<A: CommAttribute>(&mut self, val: A) {
         assert!(self.is_owner(), "an attribute of a process: must be set on its communicator");
+        let key = AttributeKey::of::<A>();
         let value = Box::into_raw(Box::new(val)).cast::<c_void>();
         // SAFETY: the key is valid, and its callbacks take boxes of the type. A value before is not
         // borrowed, or the communicator has no owner and the callback keeps it.
-        unsafe { call!(MPI_Comm_set_attr(self.as_raw(), A::get_key().as_raw(), value)) };
+        unsafe { call!(MPI_Comm_set_attr(self.as_raw(), key.as_raw(), value)) };
     }
 }
 
