@@ -13,13 +13,12 @@ use std::ptr::NonNull;
 
 use super::scope::abort;
 use super::single::array_length;
-use super::{Request, Scope};
+use super::{LocalScope, Request, Scope};
 use crate::error;
 use crate::ffi::{self, MPI_Request, MPI_Status};
 use crate::point_to_point::Status;
 
-/// Requests that are completed together (MPI-5.0 §3.7.5). [`multiple_scope`](super::multiple_scope)
-/// makes one.
+/// Requests that are completed together (MPI-5.0 §3.7.5). [`multiple_scope`] makes one.
 ///
 /// A request is known by its index, which is the number of requests that were added before. If
 /// requests are open when the collection ends, the process aborts.
@@ -218,4 +217,16 @@ impl<D: ?Sized> fmt::Debug for RequestCollection<'_, D> {
             .field("requests", &self.requests)
             .finish_non_exhaustive()
     }
+}
+
+/// Calls `f` with a scope and a collection of requests, which has room for `reserve` at first.
+///
+/// If requests of either are open when `f` returns or panics, the process aborts. All requests of
+/// the collection have buffers of the same type `D`.
+pub fn multiple_scope<'a, F, R, D>(reserve: usize, f: F) -> R
+where
+    D: 'a + ?Sized,
+    F: FnOnce(&LocalScope<'a>, &mut RequestCollection<'a, D>) -> R,
+{
+    f(&LocalScope::new(), &mut RequestCollection::new(reserve))
 }

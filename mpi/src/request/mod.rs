@@ -15,9 +15,9 @@
 //! A [`WaitGuard`] or a [`CancelGuard`] completes its request when it is dropped. A
 //! [`RequestCollection`] completes several at once.
 
-pub use self::collection::RequestCollection;
+pub use self::collection::{RequestCollection, multiple_scope};
 pub use self::guard::{CancelGuard, WaitGuard};
-pub use self::scope::{LocalScope, Scope, StaticScope, multiple_scope, scope};
+pub use self::scope::{LocalScope, Scope, StaticScope, scope};
 pub use self::single::{Request, wait_any};
 
 mod collection;

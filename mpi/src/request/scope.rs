@@ -8,8 +8,6 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::process;
 
-use super::RequestCollection;
-
 /// Something that counts open requests, whose buffers outlive `'a`.
 ///
 /// # Safety
@@ -37,7 +35,8 @@ unsafe impl Scope<'static> for StaticScope {
     unsafe fn unregister(&self) {}
 }
 
-/// The scope of buffers that outlive a call of [`scope`] or [`multiple_scope`].
+/// The scope of buffers that outlive a call of [`scope`] or
+/// [`multiple_scope`](super::multiple_scope).
 ///
 /// If it ends with open requests, the process aborts.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ pub struct LocalScope<'a> {
 }
 
 impl LocalScope<'_> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { open: Cell::new(0), phantom: PhantomData }
     }
 }
@@ -118,18 +117,6 @@ where
     F: FnOnce(&LocalScope<'a>) -> R,
 {
     f(&LocalScope::new())
-}
-
-/// Calls `f` with a scope and a collection of requests, which has room for `reserve` at first.
-///
-/// If requests of either are open when `f` returns or panics, the process aborts. All requests of
-/// the collection have buffers of the same type `D`.
-pub fn multiple_scope<'a, F, R, D>(reserve: usize, f: F) -> R
-where
-    D: 'a + ?Sized,
-    F: FnOnce(&LocalScope<'a>, &mut RequestCollection<'a, D>) -> R,
-{
-    f(&LocalScope::new(), &mut RequestCollection::new(reserve))
 }
 
 #[cfg(test)]
