@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::raw::{c_char, c_int};
+use std::os::raw::c_int;
 
 use crate::ffi;
 
@@ -71,15 +71,17 @@ fn error(call: &'static str, code: c_int) -> MpiError {
 
 /// Returns what the library says about an error code (MPI-5.0 §9.4).
 pub fn error_string(code: c_int) -> String {
-    let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize];
-    let mut len = 0;
-    // SAFETY: the buffer is as long as the standard demands.
-    let returned = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut len) };
+    let mut returned = ffi::MPI_SUCCESS;
+    // SAFETY: no text is longer than the constant says. A call that fails leaves the length 0.
+    let text = unsafe {
+        ffi::written(ffi::MPI_MAX_ERROR_STRING, |text, len| {
+            returned = ffi::MPI_Error_string(code, text, len);
+        })
+    };
     if returned != ffi::MPI_SUCCESS {
         return format!("error code {code}");
     }
-    let bytes: Vec<u8> = text.iter().take(len as usize).map(|&byte| byte as u8).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Calls a function of [`crate::ffi`] and panics with the error's text if it fails.

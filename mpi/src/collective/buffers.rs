@@ -9,12 +9,12 @@ use std::ptr::{self, NonNull};
 
 use crate::Count;
 use crate::datatype::{
-    AsDatatype, Buffer, BufferMut, Datatype, PartitionedBuffer, PartitionedBufferMut,
+    AsDatatype, Buffer, BufferMut, Datatype, DatatypeRef, PartitionedBuffer, PartitionedBufferMut,
+    UncommittedDatatype as _,
 };
-use crate::error::call;
 use crate::ffi::{self, MPI_Count, MPI_Datatype, MPI_Request};
+use crate::raw::FromRaw as _;
 use crate::request::{Request, Scope};
-use crate::topology::Communicator as _;
 use crate::topology::handle::CommunicatorHandle;
 
 /// A number of elements of a datatype.
@@ -215,9 +215,10 @@ pub(super) fn check_own(
     sent: (MPI_Count, MPI_Datatype),
     received: (MPI_Count, MPI_Datatype),
 ) {
-    if sent == received || comm.test_inter() {
+    if sent == received || comm.is_inter_comm() {
         return;
     }
+    let bytes = |(count, datatype)| i128::from(count) * i128::from(borrowed(datatype).size());
     let (sent, received) = (bytes(sent), bytes(received));
     assert!(
         sent == received,
@@ -225,24 +226,17 @@ pub(super) fn check_own(
     );
 }
 
-/// Returns the bytes of a number of elements.
-fn bytes((count, datatype): (MPI_Count, MPI_Datatype)) -> i128 {
-    let mut size = 0;
-    // SAFETY: the datatype is valid, as it is one of a buffer.
-    unsafe { call!(MPI_Type_size_c(datatype, &mut size)) };
-    i128::from(count) * i128::from(size)
+/// Returns the datatype of a buffer that is borrowed.
+fn borrowed<'b>(datatype: MPI_Datatype) -> DatatypeRef<'b> {
+    // SAFETY: a buffer has a committed datatype, which lives as long as the buffer is borrowed.
+    unsafe { DatatypeRef::from_raw(datatype) }
 }
 
 /// Returns whether elements of one datatype can be written where those of another are.
 fn are_same(one: MPI_Datatype, other: MPI_Datatype) -> bool {
     /// Handles of predefined objects are below this number (MPI-5.0 §20.3).
     const FIRST_MADE: usize = 0x1000;
-    let measures = |datatype| {
-        let (mut lower, mut extent) = (0, 0);
-        // SAFETY: the datatype is valid, as it is one of a buffer.
-        unsafe { call!(MPI_Type_get_extent_c(datatype, &mut lower, &mut extent)) };
-        (bytes((1, datatype)), lower, extent)
-    };
+    let measures = |datatype| (borrowed(datatype).size(), borrowed(datatype).extent());
     // A type may make a new datatype at each call; these are compared by their measures.
     let both_made = one.0.min(other.0) >= FIRST_MADE;
     one == other || (both_made && measures(one) == measures(other))

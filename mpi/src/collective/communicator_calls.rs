@@ -8,7 +8,6 @@
 use super::buffers::{Elements, Parts, Start, check_own, start};
 use crate::ffi::{MPI_Count, MPI_Op};
 use crate::raw::AsRaw as _;
-use crate::topology::Communicator as _;
 use crate::topology::handle::CommunicatorHandle;
 
 /// # Safety
@@ -49,7 +48,7 @@ pub(super) unsafe fn all_gather_varcount(
     start: Start,
 ) {
     recv.check_number(comm);
-    if !comm.test_inter() {
+    if !comm.is_inter_comm() {
         check_own(comm, (send.count, send.datatype), (recv.of(comm.rank()), recv.datatype));
     }
     // SAFETY: there is a part for each process, and all lie within the receive buffer; the rest as
@@ -108,7 +107,7 @@ pub(super) unsafe fn all_to_all_varcount(
 ) {
     send.check_number(comm);
     recv.check_number(comm);
-    if !comm.test_inter() {
+    if !comm.is_inter_comm() {
         let rank = comm.rank();
         check_own(comm, (send.of(rank), send.datatype), (recv.of(rank), recv.datatype));
     }

@@ -9,12 +9,12 @@
 use super::buffers::{Elements, Parts, Start, check_own, start};
 use crate::ffi::{self, MPI_Op};
 use crate::raw::AsRaw as _;
+use crate::topology::Rank;
 use crate::topology::handle::CommunicatorHandle;
-use crate::topology::{Communicator as _, Rank};
 
 /// Returns whether the calling process is the root. On an inter-communicator it is if it says so.
 fn is_root(comm: &CommunicatorHandle, root: Rank) -> bool {
-    if comm.test_inter() { root == ffi::MPI_ROOT } else { root == comm.rank() }
+    if comm.is_inter_comm() { root == ffi::MPI_ROOT } else { root == comm.rank() }
 }
 
 /// Panics unless the calling process is the root. Others call `other`.
@@ -105,7 +105,7 @@ pub(super) unsafe fn gather_varcount(
     if let Some(recv) = recv {
         check_root(comm, root, "the method without a receive buffer");
         recv.check_number(comm);
-        if !comm.test_inter() {
+        if !comm.is_inter_comm() {
             check_own(comm, (send.count, send.datatype), (recv.of(root), recv.datatype));
         }
     } else {
@@ -185,7 +185,7 @@ pub(super) unsafe fn scatter_varcount(
     if let Some(send) = send {
         check_root(comm, root, "the method without a send buffer");
         send.check_number(comm);
-        if !comm.test_inter() {
+        if !comm.is_inter_comm() {
             check_own(comm, (send.of(root), send.datatype), (recv.count, recv.datatype));
         }
     } else {

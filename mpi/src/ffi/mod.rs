@@ -12,8 +12,10 @@ pub use self::generated::callbacks::*;
 pub use self::generated::constants::*;
 pub use self::generated::functions::*;
 pub use self::library::{NoLibrary, open};
+pub(crate) use self::text::written;
 pub use self::types::*;
 
 mod generated;
 mod library;
+mod text;
 mod types;

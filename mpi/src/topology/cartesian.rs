@@ -7,8 +7,8 @@ use std::os::raw::c_int;
 
 use smallvec::SmallVec;
 
-use super::handle::{CommunicatorHandle, communicators};
-use super::{AsCommunicator, Communicator, Rank, SimpleCommunicator, Topology};
+use super::handle::{AsHandle as _, CommunicatorHandle, give_handles};
+use super::{Rank, SimpleCommunicator, Topology, check_rank};
 use crate::Count;
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
@@ -29,11 +29,11 @@ pub struct CartesianLayout {
 }
 
 /// A communicator whose processes form a grid of any number of dimensions (MPI-5.0 §8.5), from
-/// [`create_cartesian_communicator`](Communicator::create_cartesian_communicator).
+/// [`create_cartesian_communicator`](super::Communicator::create_cartesian_communicator).
 #[derive(Debug)]
 pub struct CartesianCommunicator(pub(super) SimpleCommunicator);
 
-communicators! {
+give_handles! {
     CartesianCommunicator: 0, true;
 }
 
@@ -163,8 +163,7 @@ impl CartesianCommunicator {
     /// dimensions.
     #[track_caller]
     pub fn rank_to_coordinates_into(&self, rank: Rank, coords: &mut [Count]) {
-        let size = self.size();
-        assert!((0..size).contains(&rank), "invalid rank {rank}: must be 0 to {}", size - 1);
+        check_rank(rank, self.as_handle().size());
         self.check_dimensions("coords", coords.len());
         // SAFETY: both were checked.
         unsafe { self.rank_to_coordinates_into_unchecked(rank, coords) }
@@ -252,14 +251,6 @@ impl CartesianCommunicator {
             len == dimensions as usize,
             "{what} has {len} elements: must be {dimensions}, one for each dimension",
         );
-    }
-}
-
-impl AsCommunicator for CartesianCommunicator {
-    type Out = CartesianCommunicator;
-
-    fn as_communicator(&self) -> &Self::Out {
-        self
     }
 }
 

@@ -1,22 +1,20 @@
-//! The methods of all communicators: ranks, duplicates, splits, names, attributes, packing.
+//! The methods of all communicators: ranks, duplicates, splits, names, topologies, packing.
 
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
-use std::os::raw::{c_int, c_void};
-use std::{process, ptr};
+use std::os::raw::c_int;
+use std::process;
 
 use super::handle::{AsHandle, CommunicatorHandle};
 use super::{
-    AnyProcess, CartesianCommunicator, Color, DistributedGraphCommunicator, Group,
-    InterCommunicator, Key, Process, Rank, SimpleCommunicator, SplitType, UserGroup, cartesian,
-    graph, intercommunicator, pack,
+    AnyProcess, CartesianCommunicator, Color, CommunicatorRelation, DistributedGraphCommunicator,
+    GraphCommunicator, Group, InterCommunicator, Key, Process, Rank, SimpleCommunicator, SplitType,
+    UserGroup, cartesian, check_rank, graph, pack,
 };
-use crate::attribute::{AttributeKey, CommAttribute};
 use crate::datatype::{Buffer, BufferMut, Datatype};
-use crate::environment::written;
 use crate::error::call;
-use crate::ffi::{self, MPI_Comm};
+use crate::ffi::{self, MPI_Comm, written};
 use crate::raw::{AsRaw, FromRaw};
 use crate::{Count, Tag};
 
@@ -36,25 +34,18 @@ pub trait Communicator: AsHandle {
     /// Returns the number of processes that this one can send to: those of the communicator, or of
     /// the other group of an inter-communicator.
     fn target_size(&self) -> Rank {
-        let handle = self.as_handle();
-        if handle.is_inter_comm() { intercommunicator::remote_size(handle) } else { self.size() }
+        self.as_handle().target_size()
     }
 
     /// Returns the number of processes; of an inter-communicator, those of the own group
     /// (MPI-5.0 §7.4.1).
     fn size(&self) -> Rank {
-        let mut size = 0;
-        // SAFETY: the handle is valid.
-        unsafe { call!(MPI_Comm_size(self.as_raw(), &mut size)) };
-        size
+        self.as_handle().size()
     }
 
     /// Returns the rank of the calling process (MPI-5.0 §7.4.1).
     fn rank(&self) -> Rank {
-        let mut rank = 0;
-        // SAFETY: the handle is valid.
-        unsafe { call!(MPI_Comm_rank(self.as_raw(), &mut rank)) };
-        rank
+        self.as_handle().rank()
     }
 
     /// Returns the process of a rank: of the other group of an inter-communicator.
@@ -63,8 +54,7 @@ pub trait Communicator: AsHandle {
     /// If there is none.
     #[track_caller]
     fn process_at_rank(&self, r: Rank) -> Process<'_> {
-        let size = self.target_size();
-        assert!(0 <= r && r < size, "invalid rank {r}: must be 0 to {}", size - 1);
+        check_rank(r, self.target_size());
         Process::by_rank_unchecked(self, r)
     }
 
@@ -264,7 +254,8 @@ pub trait Communicator: AsHandle {
         destinations: &[Rank],
         reorder: bool,
     ) -> DistributedGraphCommunicator {
-        graph::check_ranks(self.size(), sources, destinations);
+        let size = self.size();
+        sources.iter().chain(destinations).for_each(|&rank| check_rank(rank, size));
         let made = made_of(self.as_handle(), "graph", |raw, new| {
             let reorder = c_int::from(reorder);
             // SAFETY: the handle is valid.
@@ -369,69 +360,38 @@ fn made_of(
     unsafe { SimpleCommunicator::try_from_raw(new) }
 }
 
-/// Methods with a type of the caller's choice. All communicators have them.
-pub trait AnyCommunicator: Communicator {
-    /// Returns the attribute of a type, if it is set (MPI-5.0 §7.7.2).
-    fn get_attr<A: CommAttribute>(&self) -> Option<&A>;
+/// Makes types communicators, each of which belongs to itself.
+macro_rules! communicators {
+    ($($type:ty),* $(,)?) => {
+        $(
+            impl Communicator for $type {}
 
-    /// Sets the attribute of a type (MPI-5.0 §7.7.2). The value before is dropped, unless the
-    /// communicator is MPI_COMM_WORLD, MPI_COMM_SELF, or the parent's.
-    ///
-    /// # Panics
-    /// If this is a process: it shares its communicator with others, which may lend the value.
-    fn set_attr<A: CommAttribute>(&mut self, val: A);
+            impl AsCommunicator for $type {
+                type Out = Self;
+
+                fn as_communicator(&self) -> &Self::Out {
+                    self
+                }
+            }
+        )*
+    };
 }
 
-impl<C: ?Sized + Communicator> AnyCommunicator for C {
-    fn get_attr<A: CommAttribute>(&self) -> Option<&A> {
-        let mut value: *mut A = ptr::null_mut();
-        let mut flag = 0;
-        let output: *mut *mut A = &mut value;
-        // SAFETY: the key is valid, and its values are pointers to the type. A value that is found
-        // lives as long as the communicator is neither freed nor borrowed for a change.
-        unsafe {
-            call!(MPI_Comm_get_attr(
-                self.as_raw(),
-                AttributeKey::of::<A>().as_raw(),
-                output.cast::<c_void>(),
-                &mut flag,
-            ));
-            if flag == 0 { None } else { value.as_ref() }
-        }
-    }
-
-    fn set_attr<A: CommAttribute>(&mut self, val: A) {
-        assert!(self.is_owner(), "an attribute of a process: must be set on its communicator");
-        let key = AttributeKey::of::<A>();
-        let value = Box::into_raw(Box::new(val)).cast::<c_void>();
-        // SAFETY: the key is valid, and its callbacks take boxes of the type. A value before is not
-        // borrowed, or the communicator has no owner and the callback keeps it.
-        unsafe { call!(MPI_Comm_set_attr(self.as_raw(), key.as_raw(), value)) };
-    }
+communicators! {
+    SimpleCommunicator,
+    CartesianCommunicator,
+    GraphCommunicator,
+    DistributedGraphCommunicator,
+    InterCommunicator,
+    AnyProcess<'_>,
 }
 
-/// How two communicators compare (MPI-5.0 §7.4.1).
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum CommunicatorRelation {
-    /// The same communicator.
-    Identical,
-    /// The same processes in the same order, in another context.
-    Congruent,
-    /// The same processes in another order.
-    Similar,
-    /// Other processes.
-    Unequal,
-}
+impl Communicator for Process<'_> {}
 
-impl From<c_int> for CommunicatorRelation {
-    /// Panics unless the number is one that MPI_Comm_compare returns.
-    fn from(relation: c_int) -> CommunicatorRelation {
-        match relation {
-            ffi::MPI_IDENT => CommunicatorRelation::Identical,
-            ffi::MPI_CONGRUENT => CommunicatorRelation::Congruent,
-            ffi::MPI_SIMILAR => CommunicatorRelation::Similar,
-            ffi::MPI_UNEQUAL => CommunicatorRelation::Unequal,
-            _ => panic!("unknown relation of communicators {relation}"),
-        }
+impl<'a> AsCommunicator for Process<'a> {
+    type Out = AnyProcess<'a>;
+
+    fn as_communicator(&self) -> &Self::Out {
+        &self.comm
     }
 }

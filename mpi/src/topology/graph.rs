@@ -5,8 +5,8 @@
 use std::os::raw::c_int;
 use std::ptr;
 
-use super::handle::communicators;
-use super::{AsCommunicator, Communicator, Rank, SimpleCommunicator};
+use super::handle::{AsHandle as _, give_handles};
+use super::{Rank, SimpleCommunicator, check_rank};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
 use crate::raw::AsRaw;
@@ -17,11 +17,11 @@ use crate::raw::AsRaw;
 pub struct GraphCommunicator(pub(super) SimpleCommunicator);
 
 /// A communicator with a graph of which each process knows its own edges (MPI-5.0 §8.5.4), from
-/// [`create_graph_communicator`](Communicator::create_graph_communicator).
+/// [`create_graph_communicator`](super::Communicator::create_graph_communicator).
 #[derive(Debug)]
 pub struct DistributedGraphCommunicator(pub(super) SimpleCommunicator);
 
-communicators! {
+give_handles! {
     GraphCommunicator: 0, true;
     DistributedGraphCommunicator: 0, true;
 }
@@ -32,7 +32,7 @@ impl GraphCommunicator {
     /// # Panics
     /// If the rank is none of the communicator.
     pub fn neighbors(&self, rank: Rank) -> Vec<Rank> {
-        let rank = self.process_at_rank(rank).rank();
+        check_rank(rank, self.as_handle().size());
         let mut count = 0;
         // SAFETY: the communicator is valid and has a graph, and the array as many elements as the
         // rank has neighbours.
@@ -88,13 +88,6 @@ impl DistributedGraphCommunicator {
     }
 }
 
-/// Panics unless all ranks are those of a communicator of `size` processes.
-pub(super) fn check_ranks(size: Rank, sources: &[Rank], destinations: &[Rank]) {
-    for rank in sources.iter().chain(destinations) {
-        assert!((0..size).contains(rank), "invalid neighbor {rank}: must be 0 to {}", size - 1);
-    }
-}
-
 /// Makes a communicator of a graph without weights.
 ///
 /// # Safety
@@ -127,20 +120,4 @@ pub(super) unsafe fn create(
 
 fn ranks(count: c_int) -> Vec<Rank> {
     vec![0; usize::try_from(count).expect("the library gives a negative number of neighbors")]
-}
-
-impl AsCommunicator for GraphCommunicator {
-    type Out = GraphCommunicator;
-
-    fn as_communicator(&self) -> &Self::Out {
-        self
-    }
-}
-
-impl AsCommunicator for DistributedGraphCommunicator {
-    type Out = DistributedGraphCommunicator;
-
-    fn as_communicator(&self) -> &Self::Out {
-        self
-    }
 }

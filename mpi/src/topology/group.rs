@@ -4,7 +4,7 @@
 
 use std::os::raw::c_int;
 
-use super::Rank;
+use super::{GroupRelation, Rank};
 use crate::environment::is_finalized;
 use crate::error::call;
 use crate::ffi::{self, MPI_Group};
@@ -198,43 +198,13 @@ fn defined(rank: Rank) -> Option<Rank> {
     (rank != ffi::MPI_UNDEFINED).then_some(rank)
 }
 
-/// How two groups compare (MPI-5.0 §7.3.1).
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum GroupRelation {
-    /// The same processes in the same order.
-    Identical,
-    /// The same processes in another order.
-    Similar,
-    /// Other processes.
-    Unequal,
-}
-
-impl From<c_int> for GroupRelation {
-    /// Panics unless the number is MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
-    fn from(relation: c_int) -> GroupRelation {
-        match relation {
-            ffi::MPI_IDENT => GroupRelation::Identical,
-            ffi::MPI_SIMILAR => GroupRelation::Similar,
-            ffi::MPI_UNEQUAL => GroupRelation::Unequal,
-            _ => panic!("unknown relation of groups {relation}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn relations_have_names() {
-        assert_eq!(GroupRelation::from(ffi::MPI_SIMILAR), GroupRelation::Similar);
+    fn an_undefined_rank_is_none() {
         assert_eq!(defined(ffi::MPI_UNDEFINED), None);
         assert_eq!(defined(3), Some(3));
-    }
-
-    #[test]
-    #[should_panic(expected = "unknown relation of groups")]
-    fn two_groups_are_never_congruent() {
-        let _ = GroupRelation::from(ffi::MPI_CONGRUENT);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::Rank;
 use crate::environment::frees_objects;
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
@@ -85,6 +86,35 @@ impl CommunicatorHandle {
     pub(crate) fn is_inter_comm(&self) -> bool {
         matches!(self, CommunicatorHandle::Parent(_) | CommunicatorHandle::InterComm(_))
     }
+
+    /// Returns the rank of the calling process.
+    pub(crate) fn rank(&self) -> Rank {
+        let mut rank = 0;
+        // SAFETY: the handle is valid.
+        unsafe { call!(MPI_Comm_rank(self.as_raw(), &mut rank)) };
+        rank
+    }
+
+    /// Returns the number of processes; of an inter-communicator, those of the own group.
+    pub(crate) fn size(&self) -> Rank {
+        let mut size = 0;
+        // SAFETY: the handle is valid.
+        unsafe { call!(MPI_Comm_size(self.as_raw(), &mut size)) };
+        size
+    }
+
+    /// Returns the number of processes in the other group of an inter-communicator.
+    pub(crate) fn remote_size(&self) -> Rank {
+        let mut size = 0;
+        // SAFETY: the handle is valid.
+        unsafe { call!(MPI_Comm_remote_size(self.as_raw(), &mut size)) };
+        size
+    }
+
+    /// Returns the number of processes that this one can send to.
+    pub(crate) fn target_size(&self) -> Rank {
+        if self.is_inter_comm() { self.remote_size() } else { self.size() }
+    }
 }
 
 impl Drop for CommunicatorHandle {
@@ -136,10 +166,8 @@ impl AsHandle for CommunicatorHandle {
     }
 }
 
-impl crate::topology::Communicator for CommunicatorHandle {}
-
-/// Makes types communicators, each by the field that has the handle, and whether it owns that.
-macro_rules! communicators {
+/// Lets types give a handle, each by the field that has it, and whether it owns that.
+macro_rules! give_handles {
     ($($type:ty: $field:tt, $is_owner:literal;)*) => {
         $(
             impl $crate::topology::handle::AsHandle for $type {
@@ -161,11 +189,10 @@ macro_rules! communicators {
                 }
             }
 
-            impl $crate::topology::Communicator for $type {}
         )*
     };
 }
-pub(crate) use communicators;
+pub(super) use give_handles;
 
 /// Returns whether a communicator may be in many values, which do not free it.
 pub(crate) fn has_no_owner(raw: MPI_Comm) -> bool {

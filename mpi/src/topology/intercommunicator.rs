@@ -4,8 +4,8 @@
 
 use std::os::raw::c_int;
 
-use super::handle::{CommunicatorHandle, communicators};
-use super::{AsCommunicator, Rank, SimpleCommunicator, UserGroup};
+use super::handle::{CommunicatorHandle, give_handles};
+use super::{Rank, SimpleCommunicator, UserGroup};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
 use crate::raw::{AsRaw, FromRaw};
@@ -19,7 +19,7 @@ use crate::raw::{AsRaw, FromRaw};
 #[derive(Debug)]
 pub struct InterCommunicator(pub(super) CommunicatorHandle);
 
-communicators! {
+give_handles! {
     InterCommunicator: 0, true;
 }
 
@@ -38,7 +38,7 @@ impl InterCommunicator {
 
     /// Returns the number of processes in the other group (MPI-5.0 §7.6.1).
     pub fn remote_size(&self) -> Rank {
-        remote_size(&self.0)
+        self.0.remote_size()
     }
 
     /// Returns the other group (MPI-5.0 §7.6.1).
@@ -74,22 +74,6 @@ impl InterCommunicator {
             call!(MPI_Comm_dup(self.as_raw(), &mut raw));
             InterCommunicator::from_raw(raw)
         }
-    }
-}
-
-/// Returns the number of processes in the other group. The communicator has one.
-pub(super) fn remote_size(comm: &CommunicatorHandle) -> Rank {
-    let mut size = 0;
-    // SAFETY: the handle is valid.
-    unsafe { call!(MPI_Comm_remote_size(comm.as_raw(), &mut size)) };
-    size
-}
-
-impl AsCommunicator for InterCommunicator {
-    type Out = InterCommunicator;
-
-    fn as_communicator(&self) -> &Self::Out {
-        self
     }
 }
 

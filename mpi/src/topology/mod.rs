@@ -10,24 +10,30 @@
 
 use std::os::raw::c_int;
 
+mod attributes;
 mod cartesian;
 mod communicator;
 mod graph;
 mod group;
 pub(crate) mod handle;
 mod intercommunicator;
+mod into_topology;
 mod pack;
 mod process;
+mod relation;
 mod simple;
 mod split;
 
+pub use self::attributes::AnyCommunicator;
 pub use self::cartesian::{CartesianCommunicator, CartesianLayout};
-pub use self::communicator::{AnyCommunicator, AsCommunicator, Communicator, CommunicatorRelation};
+pub use self::communicator::{AsCommunicator, Communicator};
 pub use self::graph::{DistributedGraphCommunicator, GraphCommunicator};
-pub use self::group::{Group, GroupRelation, SystemGroup, UserGroup};
+pub use self::group::{Group, SystemGroup, UserGroup};
 pub use self::intercommunicator::{InterCommunicator, MergeOrder};
+pub use self::into_topology::IntoTopology;
 pub use self::process::{AnyProcess, Process};
-pub use self::simple::{IntoTopology, SimpleCommunicator, Topology};
+pub use self::relation::{CommunicatorRelation, GroupRelation};
+pub use self::simple::{SimpleCommunicator, Topology};
 pub use self::split::{Color, Key, SplitType};
 
 /// The traits of this module.
@@ -37,3 +43,9 @@ pub mod traits {
 
 /// The number of a process within a communicator or a group, counted from 0.
 pub type Rank = c_int;
+
+/// Panics unless a communicator of `size` processes has the rank.
+#[track_caller]
+pub(crate) fn check_rank(rank: Rank, size: Rank) {
+    assert!((0..size).contains(&rank), "invalid rank {rank}: must be 0 to {}", size - 1);
+}

@@ -2,19 +2,19 @@
 
 #![allow(unsafe_code)]
 
-use super::handle::{CommunicatorHandle, communicators};
-use super::{AsCommunicator, Communicator, Rank};
+use super::Rank;
+use super::handle::{AsHandle, CommunicatorHandle, give_handles};
 
 /// A process of a communicator, by its rank. On an inter-communicator it is one of the other group.
 #[derive(Copy, Clone, Debug)]
 pub struct Process<'a> {
-    comm: AnyProcess<'a>,
+    pub(super) comm: AnyProcess<'a>,
     rank: Rank,
 }
 
 impl<'a> Process<'a> {
     /// Makes a process of a rank, which is not checked.
-    pub(crate) fn by_rank_unchecked<C: Communicator + ?Sized>(comm: &'a C, rank: Rank) -> Self {
+    pub(crate) fn by_rank_unchecked<C: AsHandle + ?Sized>(comm: &'a C, rank: Rank) -> Self {
         Process { comm: AnyProcess::of(comm), rank }
     }
 
@@ -25,7 +25,7 @@ impl<'a> Process<'a> {
 
     /// Returns whether the rank is that of the calling process in the communicator.
     pub fn is_self(&self) -> bool {
-        self.comm.rank() == self.rank
+        self.comm.0.rank() == self.rank
     }
 }
 
@@ -34,28 +34,12 @@ impl<'a> Process<'a> {
 pub struct AnyProcess<'a>(&'a CommunicatorHandle);
 
 impl<'a> AnyProcess<'a> {
-    pub(crate) fn of<C: Communicator + ?Sized>(comm: &'a C) -> Self {
+    pub(crate) fn of<C: AsHandle + ?Sized>(comm: &'a C) -> Self {
         AnyProcess(comm.as_handle())
     }
 }
 
-communicators! {
+give_handles! {
     Process<'_>: comm, false;
     AnyProcess<'_>: 0, false;
-}
-
-impl<'a> AsCommunicator for Process<'a> {
-    type Out = AnyProcess<'a>;
-
-    fn as_communicator(&self) -> &Self::Out {
-        &self.comm
-    }
-}
-
-impl AsCommunicator for AnyProcess<'_> {
-    type Out = Self;
-
-    fn as_communicator(&self) -> &Self::Out {
-        self
-    }
 }

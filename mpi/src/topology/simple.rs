@@ -2,10 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::handle::{CommunicatorHandle, communicators};
-use super::{
-    AsCommunicator, CartesianCommunicator, DistributedGraphCommunicator, GraphCommunicator,
-};
+use super::handle::{CommunicatorHandle, give_handles};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
 use crate::raw::{AsRaw, FromRaw};
@@ -17,7 +14,7 @@ use crate::raw::{AsRaw, FromRaw};
 #[derive(Debug)]
 pub struct SimpleCommunicator(pub(super) CommunicatorHandle);
 
-communicators! {
+give_handles! {
     SimpleCommunicator: 0, true;
 }
 
@@ -56,18 +53,6 @@ impl SimpleCommunicator {
             _ => panic!("unknown topology {kind}"),
         }
     }
-
-    /// Converts the communicator to the type for its topology (MPI-5.0 §8.5.5).
-    pub fn into_topology(self) -> IntoTopology {
-        match self.topology() {
-            Topology::Graph => IntoTopology::Graph(GraphCommunicator(self)),
-            Topology::Cartesian => IntoTopology::Cartesian(CartesianCommunicator(self)),
-            Topology::DistributedGraph => {
-                IntoTopology::DistributedGraph(DistributedGraphCommunicator(self))
-            }
-            Topology::Undefined => IntoTopology::Undefined(self),
-        }
-    }
 }
 
 impl FromRaw for SimpleCommunicator {
@@ -82,14 +67,6 @@ impl FromRaw for SimpleCommunicator {
     }
 }
 
-impl AsCommunicator for SimpleCommunicator {
-    type Out = SimpleCommunicator;
-
-    fn as_communicator(&self) -> &Self::Out {
-        self
-    }
-}
-
 /// The kinds of topologies (MPI-5.0 §8.2).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Topology {
@@ -101,17 +78,4 @@ pub enum Topology {
     DistributedGraph,
     /// No topology.
     Undefined,
-}
-
-/// A communicator in the type for its topology.
-#[derive(Debug)]
-pub enum IntoTopology {
-    /// A graph that each process knows whole.
-    Graph(GraphCommunicator),
-    /// A grid.
-    Cartesian(CartesianCommunicator),
-    /// A graph of which each process knows its own edges.
-    DistributedGraph(DistributedGraphCommunicator),
-    /// No topology.
-    Undefined(SimpleCommunicator),
 }

@@ -6,17 +6,20 @@
 
 #![allow(unsafe_code)]
 
-use std::os::raw::{c_char, c_double, c_int, c_void};
+use std::os::raw::{c_double, c_int, c_void};
 use std::ptr;
 use std::string::FromUtf8Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+pub(crate) use self::state::{frees_objects, is_finalized, is_initialized};
 use crate::attribute::{self, AppNum, UniverseSize};
 use crate::error::call;
-use crate::ffi;
+use crate::ffi::{self, written};
 use crate::topology::SimpleCommunicator;
 use crate::topology::traits::*;
+
+mod state;
 
 /// The exit code of a job in which a rank panicked: that of a Rust program that panics.
 const PANIC_EXIT_CODE: c_int = 101;
@@ -175,30 +178,6 @@ impl From<c_int> for Threading {
     }
 }
 
-/// Returns whether MPI was initialised, by this crate or by others (MPI-5.0 §11.4.1).
-pub(crate) fn is_initialized() -> bool {
-    let mut flag = 0;
-    // SAFETY: the call is allowed at any time.
-    unsafe { call!(MPI_Initialized(&mut flag)) };
-    flag != 0
-}
-
-/// Returns whether MPI was finalised, by this crate or by others (MPI-5.0 §11.4.1).
-pub(crate) fn is_finalized() -> bool {
-    let mut flag = 0;
-    // SAFETY: the call is allowed at any time.
-    unsafe { call!(MPI_Finalized(&mut flag)) };
-    flag != 0
-}
-
-/// Returns whether an object that processes free together is to be freed when it is dropped.
-///
-/// There is nothing to free in MPI once it is finalised. While a thread panics, other processes may
-/// never make the call that frees the object with this one, and the job ends in any case.
-pub(crate) fn frees_objects() -> bool {
-    !thread::panicking() && !is_finalized()
-}
-
 /// Initialises MPI for a process with one thread (MPI-5.0 §11.2.1).
 ///
 /// Returns `None` if MPI was initialised before. Equals `initialize_with_threading` with
@@ -281,18 +260,6 @@ pub fn processor_name() -> Result<String, FromUtf8Error> {
     String::from_utf8(name)
 }
 
-/// Returns the text that `write` writes, given a buffer and where its length goes.
-///
-/// # Safety
-/// `write` writes no more than `max` bytes, and a length of at most that.
-pub(crate) unsafe fn written(max: c_int, write: impl FnOnce(*mut c_char, *mut c_int)) -> Vec<u8> {
-    let mut text = vec![0_u8; max as usize];
-    let mut len = 0;
-    write(text.as_mut_ptr().cast(), &mut len);
-    text.truncate(usize::try_from(len).expect("the library gives a negative length"));
-    text
-}
-
 /// Returns the seconds since a moment in the past that stays the same while the process lives
 /// (MPI-5.0 §9.6).
 pub fn time() -> c_double {
@@ -324,18 +291,5 @@ mod tests {
     #[should_panic(expected = "unknown thread level 7")]
     fn an_unknown_thread_level_panics() {
         let _ = Threading::from(7);
-    }
-
-    #[test]
-    fn a_written_text_ends_at_its_length() {
-        // SAFETY: two bytes are written of three.
-        let text = unsafe {
-            written(3, |text, len| {
-                text.cast::<u8>().write(b'h');
-                text.cast::<u8>().add(1).write(b'i');
-                *len = 2;
-            })
-        };
-        assert_eq!(text, b"hi");
     }
 }
