@@ -10,7 +10,8 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::{Open, PlainData, Synchronisation, Window};
+use super::synchronisation::{Open, Synchronisation};
+use super::{PlainData, Window};
 use crate::Rank;
 use crate::ffi;
 use crate::topology::traits::Group;

@@ -10,7 +10,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::slice;
 
-use super::{Open, PlainData, Synchronisation, Window};
+use super::synchronisation::{Open, Synchronisation};
+use super::{PlainData, Window};
 use crate::ffi;
 
 /// A rank's own memory, for reading. Dropping it releases the lock.
