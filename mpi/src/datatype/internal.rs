@@ -11,6 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::owner::construct;
 use super::{DatatypeRef, UncommittedDatatype, UncommittedDatatypeRef, UncommittedUserDatatype};
 use crate::environment::{is_finalized, is_initialized};
 use crate::error::call;
@@ -144,19 +145,12 @@ pub fn structure(
 ) -> UncommittedUserDatatype {
     let displacements: Vec<_> = fields.iter().map(|&(offset, _)| offset as MPI_Count).collect();
     let types: Vec<_> = fields.iter().map(|(_, datatype)| datatype.as_raw()).collect();
-    let mut datatype = ffi::MPI_DATATYPE_NULL;
-    // SAFETY: the arrays have this length, and the datatypes live while they are borrowed. The new
-    // one belongs to the value.
-    let fields = unsafe {
-        call!(MPI_Type_create_struct_c(
-            fields.len() as MPI_Count,
-            vec![1; fields.len()].as_ptr(),
-            displacements.as_ptr(),
-            types.as_ptr(),
-            &mut datatype,
-        ));
-        UncommittedUserDatatype::from_raw(datatype)
-    };
+    let fields = construct!(MPI_Type_create_struct_c(
+        fields.len() as MPI_Count,
+        vec![1; fields.len()].as_ptr(),
+        displacements.as_ptr(),
+        types.as_ptr(),
+    ));
     with_size(fields, size)
 }
 
@@ -167,20 +161,10 @@ fn with_size(datatype: UncommittedUserDatatype, size: usize) -> UncommittedUserD
     if datatype.extent() == (0, size as MPI_Count) {
         return datatype;
     }
-    let mut resized = ffi::MPI_DATATYPE_NULL;
-    // SAFETY: the datatype is borrowed, and the new one belongs to the value.
-    unsafe {
-        call!(MPI_Type_create_resized_c(datatype.as_raw(), 0, size as MPI_Count, &mut resized));
-        UncommittedUserDatatype::from_raw(resized)
-    }
+    construct!(MPI_Type_create_resized_c(datatype.as_raw(), 0, size as MPI_Count))
 }
 
 /// Makes the datatype of an array.
 pub fn array<D: UncommittedDatatype>(len: usize, element: &D) -> UncommittedUserDatatype {
-    let mut datatype = ffi::MPI_DATATYPE_NULL;
-    // SAFETY: the element's datatype is borrowed, and the new one belongs to the value.
-    unsafe {
-        call!(MPI_Type_contiguous_c(len as MPI_Count, element.as_raw(), &mut datatype));
-        UncommittedUserDatatype::from_raw(datatype)
-    }
+    construct!(MPI_Type_contiguous_c(len as MPI_Count, element.as_raw()))
 }

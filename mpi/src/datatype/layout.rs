@@ -4,10 +4,9 @@
 
 use std::os::raw::c_int;
 
+use super::owner::construct;
 use super::{UncommittedDatatype, UserDatatype};
-use crate::error::call;
 use crate::ffi::{self, MPI_Count};
-use crate::raw::traits::*;
 
 impl UserDatatype {
     /// Describes a part of an array of several dimensions in C order, with the extent of the whole
@@ -43,21 +42,15 @@ impl UserDatatype {
             numbers.iter().map(|&n| MPI_Count::try_from(n).unwrap_or(MPI_Count::MAX)).collect()
         };
         let (sizes, part, start) = (counts(sizes), counts(part), counts(start));
-        let mut datatype = ffi::MPI_DATATYPE_NULL;
-        // SAFETY: the three arrays have as many numbers as there are dimensions.
-        unsafe {
-            call!(MPI_Type_create_subarray_c(
-                dimensions as c_int,
-                sizes.as_ptr(),
-                part.as_ptr(),
-                start.as_ptr(),
-                ffi::MPI_ORDER_C,
-                oldtype.as_raw(),
-                &mut datatype,
-            ));
-            call!(MPI_Type_commit(&mut datatype));
-            UserDatatype::from_raw(datatype)
-        }
+        let datatype = construct!(MPI_Type_create_subarray_c(
+            dimensions as c_int,
+            sizes.as_ptr(),
+            part.as_ptr(),
+            start.as_ptr(),
+            ffi::MPI_ORDER_C,
+            oldtype.as_raw(),
+        ));
+        datatype.commit()
     }
 
     /// Describes `oldtype` with other bounds: it begins `lower` bytes from its address, and the
@@ -68,12 +61,6 @@ impl UserDatatype {
         oldtype: &D,
     ) -> UserDatatype {
         let (lower, extent) = (lower as MPI_Count, extent as MPI_Count);
-        let mut datatype = ffi::MPI_DATATYPE_NULL;
-        // SAFETY: the datatype is valid, and the new one belongs to the result.
-        unsafe {
-            call!(MPI_Type_create_resized_c(oldtype.as_raw(), lower, extent, &mut datatype));
-            call!(MPI_Type_commit(&mut datatype));
-            UserDatatype::from_raw(datatype)
-        }
+        construct!(MPI_Type_create_resized_c(oldtype.as_raw(), lower, extent)).commit()
     }
 }

@@ -23,12 +23,12 @@ pub use self::dynamic::{DynBuffer, DynBufferMut};
 #[cfg(feature = "complex")]
 pub use self::equivalence::complex_datatype;
 pub use self::equivalence::{Equivalence, SystemDatatype};
+pub use self::owner::{UncommittedUserDatatype, UserDatatype};
 pub use self::partition::{
     Partition, PartitionMut, Partitioned, PartitionedBuffer, PartitionedBufferMut,
 };
-pub use self::reference::{Datatype, DatatypeRef, UncommittedDatatype, UncommittedDatatypeRef};
-pub use self::uncommitted::UncommittedUserDatatype;
-pub use self::user::UserDatatype;
+pub use self::reference::{DatatypeRef, UncommittedDatatypeRef};
+pub use self::state::{Datatype, UncommittedDatatype};
 pub use self::view::{MutView, View};
 
 mod address;
@@ -38,8 +38,10 @@ mod equivalence;
 #[doc(hidden)]
 pub mod internal;
 mod layout;
+mod owner;
 mod partition;
 mod reference;
+mod state;
 mod uncommitted;
 mod user;
 mod view;

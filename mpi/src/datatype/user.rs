@@ -1,21 +1,11 @@
-//! Committed datatypes that the program made.
+//! Construction of committed datatypes.
 
-#![allow(unsafe_code)]
-
-use super::uncommitted::free;
-use super::{Datatype, DatatypeRef, UncommittedDatatype, UncommittedUserDatatype};
-use crate::ffi::{self, MPI_Datatype};
-use crate::raw::traits::*;
+use super::{UncommittedDatatype, UncommittedUserDatatype, UserDatatype};
+use crate::ffi::MPI_Datatype;
+use crate::raw::MatchesRaw;
 use crate::{Address, Count};
 
-/// A datatype that the program made and committed: it describes messages (MPI-5.0 §5.1.9).
-///
-/// It is freed when it is dropped; messages on the way are not harmed. Each constructor is that of
-/// [`UncommittedUserDatatype`] and commits what it makes.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct UserDatatype(MPI_Datatype);
-
+/// Constructors: each is that of [`UncommittedUserDatatype`], and commits what it makes.
 impl UserDatatype {
     /// Makes a datatype of `count` elements of `oldtype` in a row.
     pub fn contiguous<D>(count: Count, oldtype: &D) -> UserDatatype
@@ -116,51 +106,4 @@ impl UserDatatype {
     {
         UncommittedUserDatatype::structured(blocklengths, displacements, types).commit()
     }
-
-    /// Returns a reference to the datatype.
-    pub fn as_ref(&self) -> DatatypeRef<'_> {
-        self.into()
-    }
-}
-
-impl Clone for UserDatatype {
-    fn clone(&self) -> Self {
-        self.dup()
-    }
-}
-
-impl Drop for UserDatatype {
-    fn drop(&mut self) {
-        // SAFETY: the value owns the datatype and ends.
-        unsafe { free(self.0) };
-    }
-}
-
-// SAFETY: the value owns the datatype.
-unsafe impl AsRaw for UserDatatype {
-    type Raw = MPI_Datatype;
-
-    fn as_raw(&self) -> Self::Raw {
-        self.0
-    }
-}
-
-impl FromRaw for UserDatatype {
-    /// Makes the owner of a datatype.
-    ///
-    /// # Safety
-    /// The handle is that of a committed datatype, and nothing else frees it.
-    unsafe fn from_raw(handle: MPI_Datatype) -> Self {
-        assert_ne!(handle, ffi::MPI_DATATYPE_NULL, "a datatype must not be MPI_DATATYPE_NULL");
-        UserDatatype(handle)
-    }
-}
-
-// SAFETY: the type is transparent over its handle.
-unsafe impl MatchesRaw for UserDatatype {}
-
-impl Datatype for UserDatatype {}
-
-impl UncommittedDatatype for UserDatatype {
-    type DuplicatedDatatype = UserDatatype;
 }
