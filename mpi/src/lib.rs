@@ -36,6 +36,7 @@ pub mod environment;
 pub mod error;
 pub mod ffi;
 pub mod file;
+mod info;
 pub mod plain;
 pub mod point_to_point;
 pub mod raw;

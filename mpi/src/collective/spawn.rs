@@ -9,11 +9,12 @@ use std::process::Command;
 use std::ptr;
 
 use crate::MpiError;
-use crate::error::{self, call};
+use crate::error;
 use crate::ffi::{self, MPI_Comm, MPI_Info};
+use crate::info::Info;
 use crate::raw::{AsRaw as _, FromRaw as _};
 use crate::topology::handle::CommunicatorHandle;
-use crate::topology::{Communicator as _, InterCommunicator, Rank};
+use crate::topology::{InterCommunicator, Rank};
 
 /// A program to start, as the functions of C take it.
 struct Program {
@@ -38,36 +39,19 @@ impl Program {
         let file = text(command.get_program())?;
         Ok(Program { file, _arguments: arguments, argument_pointers, folder })
     }
+
+    /// Returns what the library is told besides the arguments: the folder.
+    fn info(&self) -> Result<Info, MpiError> {
+        let mut info = Info::empty();
+        if let Some(folder) = &self.folder {
+            info.set(c"wdir", folder)?;
+        }
+        Ok(info)
+    }
 }
 
 fn text(text: &OsStr) -> Result<CString, MpiError> {
     Ok(CString::new(text.as_bytes())?)
-}
-
-/// The info object of a program, which is freed when it is dropped.
-struct Info(MPI_Info);
-
-impl Info {
-    fn new(program: &Program) -> Info {
-        let mut info = Info(ffi::MPI_INFO_NULL);
-        if let Some(folder) = &program.folder {
-            // SAFETY: the new object belongs to this value, and both texts end with a zero byte.
-            unsafe {
-                call!(MPI_Info_create(&mut info.0));
-                call!(MPI_Info_set(info.0, c"wdir".as_ptr(), folder.as_ptr()));
-            }
-        }
-        info
-    }
-}
-
-impl Drop for Info {
-    fn drop(&mut self) {
-        if self.0 != ffi::MPI_INFO_NULL {
-            // SAFETY: the object belongs to this value.
-            unsafe { call!(MPI_Info_free(&mut self.0)) };
-        }
-    }
 }
 
 /// Starts processes of one program.
@@ -78,7 +62,7 @@ pub(super) fn one(
     processes: Rank,
 ) -> Result<InterCommunicator, MpiError> {
     let mut program = Program::new(command)?;
-    let info = Info::new(&program);
+    let info = program.info()?;
     finish("MPI_Comm_spawn", comm, root, &[processes], |new, codes| {
         // SAFETY: all texts and arrays live until the call returns, and end with a zero. There is a
         // code for each process, or none are asked for.
@@ -87,7 +71,7 @@ pub(super) fn one(
                 program.file.as_ptr(),
                 program.argument_pointers.as_mut_ptr(),
                 processes,
-                info.0,
+                info.as_raw(),
                 root,
                 comm.as_raw(),
                 new,
@@ -111,8 +95,8 @@ pub(super) fn several(
         processes.len(),
     );
     let mut programs = commands.iter().map(Program::new).collect::<Result<Vec<_>, _>>()?;
-    let infos: Vec<Info> = programs.iter().map(Info::new).collect();
-    let infos: Vec<MPI_Info> = infos.iter().map(|info| info.0).collect();
+    let infos = programs.iter().map(Program::info).collect::<Result<Vec<_>, _>>()?;
+    let infos: Vec<MPI_Info> = infos.iter().map(Info::as_raw).collect();
     let mut files: Vec<_> =
         programs.iter().map(|program| program.file.as_ptr().cast_mut()).collect();
     let mut arguments: Vec<_> =

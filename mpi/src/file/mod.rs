@@ -22,17 +22,16 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use self::hints::Hints;
 pub use self::options::OpenOptions;
 use crate::environment::frees_objects;
 use crate::error::{MpiError, try_call};
 use crate::ffi::{self, MPI_File, MPI_Offset};
+use crate::info::Info;
 pub use crate::plain::{PlainBufferMut, PlainData};
 use crate::raw::traits::*;
 use crate::topology::traits::Communicator;
 
 mod access;
-mod hints;
 mod immediate;
 mod options;
 mod shared;
@@ -71,7 +70,7 @@ impl File {
         options: &OpenOptions,
     ) -> Result<File, MpiError> {
         let path = terminated(path.as_ref(), "MPI_File_open")?;
-        let hints = Hints::new(options.hints())?;
+        let hints = Info::of_hints(options.hints())?;
         let mut handle = ffi::MPI_FILE_NULL;
         // SAFETY: the communicator and the hints are valid, and the name is terminated.
         unsafe {
@@ -143,7 +142,13 @@ impl File {
 
     /// Returns the hints in use: keys and values (`MPI_File_get_info`, MPI-5.0 §14.2.8).
     pub fn hints(&self) -> Result<Vec<(String, String)>, MpiError> {
-        Hints::of(self.handle)?.entries()
+        let mut info = ffi::MPI_INFO_NULL;
+        // SAFETY: the file is open; the new object belongs to the value.
+        let hints = unsafe {
+            try_call!(MPI_File_get_info(self.handle, &mut info))?;
+            Info::from_raw(info)
+        };
+        hints.entries()
     }
 
     /// Changes hints: keys and values (`MPI_File_set_info`, MPI-5.0 §14.2.8). The library ignores
@@ -152,7 +157,7 @@ impl File {
     /// # Panics
     /// The call panics if a key or value has a zero byte.
     pub fn set_hints(&self, hints: &[(&str, &str)]) -> Result<(), MpiError> {
-        let hints = Hints::new(hints.iter().copied())?;
+        let hints = Info::of_hints(hints.iter().copied())?;
         // SAFETY: the file is open and the hints are valid.
         unsafe { try_call!(MPI_File_set_info(self.handle, hints.as_raw())) }
     }

@@ -1,4 +1,4 @@
-//! Hints: keys and values in an info object of MPI (MPI-5.0 §10).
+//! Info objects: keys and values for the library (MPI-5.0 §10).
 
 #![allow(unsafe_code)]
 
@@ -7,44 +7,56 @@ use std::os::raw::{c_char, c_int};
 
 use crate::environment::frees_objects;
 use crate::error::{MpiError, call, try_call};
-use crate::ffi::{self, MPI_File, MPI_Info};
+use crate::ffi::{self, MPI_Info};
 
-/// An info object, freed when it is dropped. It is `MPI_INFO_NULL` if there are no hints.
-pub(super) struct Hints(MPI_Info);
+/// An info object, freed when it is dropped. It is MPI_INFO_NULL if it has no keys.
+pub(crate) struct Info(MPI_Info);
 
-impl Hints {
-    /// Makes an info object of keys and values.
-    pub(super) fn new<'a>(
-        entries: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Hints, MpiError> {
-        let mut hints = Hints(ffi::MPI_INFO_NULL);
-        for (key, value) in entries {
-            let (key, value) = (terminated(key), terminated(value));
-            // SAFETY: the object is null, or one that this value owns; the texts are terminated.
-            unsafe {
-                if hints.0 == ffi::MPI_INFO_NULL {
-                    try_call!(MPI_Info_create(&mut hints.0))?;
-                }
-                try_call!(MPI_Info_set(hints.0, key.as_ptr(), value.as_ptr()))?;
-            }
+impl Info {
+    /// Returns an object without keys.
+    pub(crate) fn empty() -> Info {
+        Info(ffi::MPI_INFO_NULL)
+    }
+
+    /// Takes over an object.
+    ///
+    /// # Safety
+    /// The handle is MPI_INFO_NULL or valid, and belongs to the result.
+    pub(crate) unsafe fn from_raw(raw: MPI_Info) -> Info {
+        Info(raw)
+    }
+
+    /// Makes an object of hints.
+    ///
+    /// # Panics
+    /// If a key or value has a zero byte.
+    pub(crate) fn of_hints<'a>(
+        hints: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Info, MpiError> {
+        let mut info = Info::empty();
+        for (key, value) in hints {
+            info.set(&terminated(key), &terminated(value))?;
         }
-        Ok(hints)
+        Ok(info)
     }
 
-    /// Returns the hints in use for a file, which is open.
-    pub(super) fn of(file: MPI_File) -> Result<Hints, MpiError> {
-        let mut hints = Hints(ffi::MPI_INFO_NULL);
-        // SAFETY: the file is open; the object belongs to the caller.
-        unsafe { try_call!(MPI_File_get_info(file, &mut hints.0))? };
-        Ok(hints)
+    /// Sets the value of a key.
+    pub(crate) fn set(&mut self, key: &CStr, value: &CStr) -> Result<(), MpiError> {
+        // SAFETY: the object is null, or one that this value owns; the texts are terminated.
+        unsafe {
+            if self.0 == ffi::MPI_INFO_NULL {
+                try_call!(MPI_Info_create(&mut self.0))?;
+            }
+            try_call!(MPI_Info_set(self.0, key.as_ptr(), value.as_ptr()))
+        }
     }
 
-    pub(super) fn as_raw(&self) -> MPI_Info {
+    pub(crate) fn as_raw(&self) -> MPI_Info {
         self.0
     }
 
     /// Returns all keys and values.
-    pub(super) fn entries(&self) -> Result<Vec<(String, String)>, MpiError> {
+    pub(crate) fn entries(&self) -> Result<Vec<(String, String)>, MpiError> {
         let mut number = 0;
         // SAFETY: the object is valid.
         unsafe { try_call!(MPI_Info_get_nkeys(self.0, &mut number))? };
@@ -67,7 +79,7 @@ impl Hints {
     }
 }
 
-impl Drop for Hints {
+impl Drop for Info {
     fn drop(&mut self) {
         if self.0 != ffi::MPI_INFO_NULL && frees_objects() {
             // SAFETY: the object belongs to this value.
