@@ -78,20 +78,10 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// Waits until some requests are complete, and puts the index, status and buffer of each into
     /// `result`, which is cleared first. It stays empty if no request is open.
     pub fn wait_some(&mut self, result: &mut Vec<(usize, Status, &'a D)>) {
-        let mut count = 0;
-        let n = array_length(&self.requests);
-        // SAFETY: the arrays have this length.
-        let code = unsafe {
-            ffi::MPI_Waitsome(
-                n,
-                self.requests.as_mut_ptr(),
-                &mut count,
-                self.indices.as_mut_ptr(),
-                self.statuses.as_mut_ptr(),
-            )
-        };
-        self.check("MPI_Waitsome", code);
-        self.take_some(count, result);
+        self.complete_some("MPI_Waitsome", result, |n, requests, count, indices, statuses| {
+            // SAFETY: the arrays have the length `n`.
+            unsafe { ffi::MPI_Waitsome(n, requests, count, indices, statuses) }
+        });
     }
 
     /// Waits until all requests are complete, and puts the index, status and buffer of each into
@@ -124,20 +114,10 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// Puts the index, status and buffer of each request that is complete now into `result`, which
     /// is cleared first.
     pub fn test_some(&mut self, result: &mut Vec<(usize, Status, &'a D)>) {
-        let mut count = 0;
-        let n = array_length(&self.requests);
-        // SAFETY: the arrays have this length.
-        let code = unsafe {
-            ffi::MPI_Testsome(
-                n,
-                self.requests.as_mut_ptr(),
-                &mut count,
-                self.indices.as_mut_ptr(),
-                self.statuses.as_mut_ptr(),
-            )
-        };
-        self.check("MPI_Testsome", code);
-        self.take_some(count, result);
+        self.complete_some("MPI_Testsome", result, |n, requests, count, indices, statuses| {
+            // SAFETY: the arrays have the length `n`.
+            unsafe { ffi::MPI_Testsome(n, requests, count, indices, statuses) }
+        });
     }
 
     /// Tests whether all requests are complete. If so, it puts the index, status and buffer of each
@@ -183,8 +163,23 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         Some((index, Status::from_raw(status), unsafe { data.as_ref() }))
     }
 
-    /// Takes the buffers of the first `count` indices that a call reported.
-    fn take_some(&mut self, count: c_int, result: &mut Vec<(usize, Status, &'a D)>) {
+    /// Takes the buffers of the requests whose indices `call` reports. It gets the number of all
+    /// requests, and where they, the number of indices, the indices and their statuses lie.
+    fn complete_some(
+        &mut self,
+        name: &'static str,
+        result: &mut Vec<(usize, Status, &'a D)>,
+        call: impl FnOnce(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
+    ) {
+        let mut count = 0;
+        let code = call(
+            array_length(&self.requests),
+            self.requests.as_mut_ptr(),
+            &mut count,
+            self.indices.as_mut_ptr(),
+            self.statuses.as_mut_ptr(),
+        );
+        self.check(name, code);
         result.clear();
         // The count is MPI_UNDEFINED, a negative number, if no request was open.
         for at in 0..usize::try_from(count).unwrap_or(0) {
