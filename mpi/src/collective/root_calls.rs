@@ -12,21 +12,19 @@ use crate::raw::AsRaw as _;
 use crate::topology::Rank;
 use crate::topology::handle::CommunicatorHandle;
 
-/// Returns whether the calling process is the root. On an inter-communicator it is if it says so.
-fn is_root(comm: &CommunicatorHandle, root: Rank) -> bool {
-    if comm.is_inter_comm() { root == ffi::MPI_ROOT } else { root == comm.rank() }
-}
-
-/// Panics unless the calling process is the root. Others call `other`.
+/// Panics unless this process gives the buffer of the root exactly if it is the root. On an
+/// inter-communicator it is the root if it says so.
 #[track_caller]
-pub(super) fn check_root(comm: &CommunicatorHandle, root: Rank, other: &str) {
-    assert!(is_root(comm, root), "this process is not the root {root}: it must call {other}");
-}
-
-/// Panics if the calling process is the root, which calls `other`.
-#[track_caller]
-pub(super) fn check_not_root(comm: &CommunicatorHandle, root: Rank, other: &str) {
-    assert!(!is_root(comm, root), "this process is the root {root}: it must call {other}");
+fn check_role(comm: &CommunicatorHandle, root: Rank, gives_buffer: bool, buffer: &str) {
+    let is_root = if comm.is_inter_comm() { root == ffi::MPI_ROOT } else { root == comm.rank() };
+    assert!(
+        gives_buffer || !is_root,
+        "this process is the root {root}: it must call the method with a {buffer} buffer",
+    );
+    assert!(
+        is_root || !gives_buffer,
+        "this process is not the root {root}: it must call the method without a {buffer} buffer",
+    );
 }
 
 /// # Safety
@@ -63,13 +61,11 @@ pub(super) unsafe fn gather(
     recv: Option<Elements>,
     start: Start,
 ) {
+    check_role(comm, root, recv.is_some(), "receive");
     let mut count = 0;
     if let Some(recv) = recv {
-        check_root(comm, root, "the method without a receive buffer");
         count = recv.per_process(comm);
         check_own(comm, (send.count, send.datatype), (count, recv.datatype));
-    } else {
-        check_not_root(comm, root, "the method with a receive buffer");
     }
     let recv = recv.unwrap_or(Elements::NONE);
     // SAFETY: the receive buffer of the root holds `count` elements of each process; the rest as
@@ -102,14 +98,12 @@ pub(super) unsafe fn gather_varcount(
     recv: Option<Parts<'_>>,
     start: Start,
 ) {
+    check_role(comm, root, recv.is_some(), "receive");
     if let Some(recv) = recv {
-        check_root(comm, root, "the method without a receive buffer");
         recv.check_number(comm);
         if !comm.is_inter_comm() {
             check_own(comm, (send.count, send.datatype), (recv.of(root), recv.datatype));
         }
-    } else {
-        check_not_root(comm, root, "the method with a receive buffer");
     }
     let recv = recv.unwrap_or(Parts::NONE);
     // SAFETY: at the root there is a part for each process, and all lie within the receive buffer;
@@ -143,13 +137,11 @@ pub(super) unsafe fn scatter(
     recv: Elements,
     start: Start,
 ) {
+    check_role(comm, root, send.is_some(), "send");
     let mut count = 0;
     if let Some(send) = send {
-        check_root(comm, root, "the method without a send buffer");
         count = send.per_process(comm);
         check_own(comm, (count, send.datatype), (recv.count, recv.datatype));
-    } else {
-        check_not_root(comm, root, "the method with a send buffer");
     }
     let send = send.unwrap_or(Elements::NONE);
     // SAFETY: the send buffer of the root holds `count` elements for each process; the rest as the
@@ -182,14 +174,12 @@ pub(super) unsafe fn scatter_varcount(
     recv: Elements,
     start: Start,
 ) {
+    check_role(comm, root, send.is_some(), "send");
     if let Some(send) = send {
-        check_root(comm, root, "the method without a send buffer");
         send.check_number(comm);
         if !comm.is_inter_comm() {
             check_own(comm, (send.of(root), send.datatype), (recv.count, recv.datatype));
         }
-    } else {
-        check_not_root(comm, root, "the method with a send buffer");
     }
     let send = send.unwrap_or(Parts::NONE);
     // SAFETY: at the root there is a part for each process, and all lie within the send buffer; the
@@ -224,11 +214,9 @@ pub(super) unsafe fn reduce(
     op: MPI_Op,
     start: Start,
 ) {
+    check_role(comm, root, recv.is_some(), "receive");
     if let Some(recv) = recv {
-        check_root(comm, root, "the method without a receive buffer");
         recv.check_result_of(&send);
-    } else {
-        check_not_root(comm, root, "the method with a receive buffer");
     }
     let recv = recv.unwrap_or(Elements::NONE);
     // SAFETY: the receive buffer of the root holds the result; the rest as the module says.
