@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::owner::construct;
 use super::{DatatypeRef, UncommittedDatatype, UncommittedDatatypeRef, UncommittedUserDatatype};
-use crate::environment::{is_finalized, is_initialized};
+use crate::environment::{Threading, is_finalized, is_initialized, threading_support};
 use crate::error::call;
 use crate::ffi::{self, MPI_Comm, MPI_Count, MPI_Datatype};
 use crate::raw::traits::*;
@@ -68,14 +68,11 @@ fn check_state(name: &str) {
     if is_finalized() {
         after_finalize(name);
     }
-    let (mut provided, mut main) = (ffi::MPI_THREAD_SINGLE, 0);
-    // SAFETY: MPI is initialized; any thread can call these functions.
-    unsafe {
-        call!(MPI_Query_thread(&mut provided));
-        call!(MPI_Is_thread_main(&mut main));
-    }
+    let mut main = 0;
+    // SAFETY: MPI is initialized; any thread can call the function.
+    unsafe { call!(MPI_Is_thread_main(&mut main)) };
     assert!(
-        provided == ffi::MPI_THREAD_MULTIPLE || main != 0,
+        threading_support() == Threading::Multiple || main != 0,
         "the datatype of {name} cannot be made by this thread: call \
          {name}::equivalent_datatype() first in the thread that initialized MPI, or initialize MPI \
          with mpi::Threading::Multiple"

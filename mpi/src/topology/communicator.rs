@@ -7,6 +7,7 @@ use std::os::raw::c_int;
 use std::process;
 
 use super::handle::{AsHandle, CommunicatorHandle};
+use super::rank::defined;
 use super::{
     AnyProcess, CartesianCommunicator, Color, CommunicatorRelation, DistributedGraphCommunicator,
     GraphCommunicator, Group, InterCommunicator, Key, Process, Rank, SimpleCommunicator, SplitType,
@@ -275,7 +276,7 @@ pub trait Communicator: AsHandle {
         let mut rank = ffi::MPI_UNDEFINED;
         // SAFETY: the handle is valid, and both arrays have a number for each dimension.
         unsafe { call!(MPI_Cart_map(self.as_raw(), dimensions, dims, periods, &mut rank)) };
-        (rank != ffi::MPI_UNDEFINED).then_some(rank)
+        defined(rank)
     }
 
     /// Returns how many bytes packing elements of a datatype takes at most (MPI-5.0 §5.2).

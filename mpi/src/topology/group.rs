@@ -4,6 +4,7 @@
 
 use std::os::raw::c_int;
 
+use super::rank::defined;
 use super::{GroupRelation, Rank};
 use crate::environment::is_finalized;
 use crate::error::call;
@@ -192,19 +193,4 @@ fn made(call: impl FnOnce(*mut MPI_Group)) -> UserGroup {
 
 fn count(ranks: &[Rank]) -> c_int {
     ranks.len().try_into().expect("no group has so many processes")
-}
-
-fn defined(rank: Rank) -> Option<Rank> {
-    (rank != ffi::MPI_UNDEFINED).then_some(rank)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_undefined_rank_is_none() {
-        assert_eq!(defined(ffi::MPI_UNDEFINED), None);
-        assert_eq!(defined(3), Some(3));
-    }
 }

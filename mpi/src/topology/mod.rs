@@ -8,8 +8,6 @@
 //! Info objects of communicators, sessions, and graphs that each process knows whole are made
 //! through [`crate::ffi`].
 
-use std::os::raw::c_int;
-
 mod attributes;
 mod cartesian;
 mod communicator;
@@ -20,6 +18,7 @@ mod intercommunicator;
 mod into_topology;
 mod pack;
 mod process;
+mod rank;
 mod relation;
 mod simple;
 mod split;
@@ -32,6 +31,8 @@ pub use self::group::{Group, SystemGroup, UserGroup};
 pub use self::intercommunicator::{InterCommunicator, MergeOrder};
 pub use self::into_topology::IntoTopology;
 pub use self::process::{AnyProcess, Process};
+pub use self::rank::Rank;
+pub(crate) use self::rank::check_rank;
 pub use self::relation::{CommunicatorRelation, GroupRelation};
 pub use self::simple::{SimpleCommunicator, Topology};
 pub use self::split::{Color, Key, SplitType};
@@ -39,13 +40,4 @@ pub use self::split::{Color, Key, SplitType};
 /// The traits of this module.
 pub mod traits {
     pub use super::{AnyCommunicator, AsCommunicator, Communicator, Group};
-}
-
-/// The number of a process within a communicator or a group, counted from 0.
-pub type Rank = c_int;
-
-/// Panics unless a communicator of `size` processes has the rank.
-#[track_caller]
-pub(crate) fn check_rank(rank: Rank, size: Rank) {
-    assert!((0..size).contains(&rank), "invalid rank {rank}: must be 0 to {}", size - 1);
 }

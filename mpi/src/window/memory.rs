@@ -9,11 +9,11 @@ use std::ptr::{self, NonNull};
 use super::synchronisation::{self, Open, Synchronisation};
 use crate::environment::frees_objects;
 use crate::error::call;
-use crate::ffi::{self, MPI_Comm, MPI_Win};
+use crate::ffi::{self, MPI_Win};
 use crate::plain::PlainData;
 use crate::raw::traits::*;
-use crate::topology::check_rank;
-use crate::topology::traits::Communicator;
+use crate::topology::handle::CommunicatorHandle;
+use crate::topology::{Communicator, check_rank};
 use crate::{Address, Rank};
 
 /// Memory of `T` on each rank of a communicator, accessible to all of them.
@@ -71,7 +71,7 @@ impl<T: PlainData> Window<T> {
     /// The call panics if ranks have types of different sizes, or if the memory has more than
     /// `isize::MAX` bytes.
     pub fn allocate<C: Communicator + ?Sized>(comm: &C, length: usize) -> Window<T> {
-        Window::new(comm.as_raw(), length, Kind::Any)
+        Window::new(comm.as_handle(), length, Kind::Any)
     }
 
     /// Allocates `length` elements on this rank, all bytes zero, in memory that all ranks map. All
@@ -84,10 +84,10 @@ impl<T: PlainData> Window<T> {
     /// # Panics
     /// As [`Window::allocate`].
     pub fn allocate_shared<C: Communicator + ?Sized>(comm: &C, length: usize) -> Window<T> {
-        Window::new(comm.as_raw(), length, Kind::Shared)
+        Window::new(comm.as_handle(), length, Kind::Shared)
     }
 
-    fn new(comm: MPI_Comm, length: usize, kind: Kind) -> Window<T> {
+    fn new(comm: &CommunicatorHandle, length: usize, kind: Kind) -> Window<T> {
         const { assert!(size_of::<T>() > 0, "elements of a window have bytes") };
         let bytes = length.checked_mul(size_of::<T>()).and_then(|n| Address::try_from(n).ok());
         let bytes = bytes.unwrap_or_else(|| panic!("{length} elements have too many bytes"));
@@ -97,18 +97,17 @@ impl<T: PlainData> Window<T> {
         let unit = size_of::<T>() as Address;
         let address = (&raw mut base).cast::<c_void>();
         let info = ffi::MPI_INFO_NULL;
-        let mut rank = 0;
+        let (raw, rank) = (comm.as_raw(), comm.rank());
         // SAFETY: the communicator is valid; the outputs are variables of their types.
         unsafe {
             match kind {
                 Kind::Any => {
-                    call!(MPI_Win_allocate_c(bytes, unit, info, comm, address, &mut handle));
+                    call!(MPI_Win_allocate_c(bytes, unit, info, raw, address, &mut handle));
                 }
                 Kind::Shared => {
-                    call!(MPI_Win_allocate_shared_c(bytes, unit, info, comm, address, &mut handle));
+                    call!(MPI_Win_allocate_shared_c(bytes, unit, info, raw, address, &mut handle));
                 }
             }
-            call!(MPI_Comm_rank(comm, &mut rank));
         }
         let base =
             if length == 0 { NonNull::dangling() } else { clear(handle, rank, base, length) };
@@ -165,14 +164,11 @@ fn clear<T: PlainData>(handle: MPI_Win, rank: Rank, base: *mut T, length: usize)
 
 impl Lengths {
     /// Tells all ranks the length, and waits for theirs.
-    fn exchange<T>(comm: MPI_Comm, length: usize) -> Lengths {
-        let mut ranks = 0;
-        // SAFETY: the communicator is valid.
-        unsafe { call!(MPI_Comm_size(comm, &mut ranks)) };
+    fn exchange<T>(comm: &CommunicatorHandle, length: usize) -> Lengths {
         let own = [length, size_of::<T>()];
-        let mut all = vec![[0; 2]; ranks as usize];
+        let mut all = vec![[0; 2]; comm.size() as usize];
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        let datatype = ffi::MPI_UINT64_T;
+        let (datatype, comm) = (ffi::MPI_UINT64_T, comm.as_raw());
         // SAFETY: `own` has two numbers, and `all` two of each rank; usize has the size of u64.
         unsafe { call!(MPI_Allgather_c(from, 2, datatype, to, 2, datatype, comm)) };
         for (rank, &[_, size]) in all.iter().enumerate() {
