@@ -15,6 +15,11 @@ use crate::raw::AsRaw;
 ///
 /// Owners of operations are none themselves, but references to them are. Therefore an operation
 /// that is under way borrows its owner.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no operation of a reduction",
+    note = "a closure becomes one by UserOperation::commutative or associative, which is passed by \
+            reference; those of MPI are made by functions such as SystemOperation::sum"
+)]
 pub trait Operation: AsRaw<Raw = MPI_Op> {
     /// Returns whether the order of the operands does not matter (MPI-5.0 §6.9.7).
     fn is_commutative(&self) -> bool {

@@ -183,7 +183,8 @@ impl<'a> UserOperation<'a> {
     /// The closure gets two buffers with the same number of elements of the same datatype. It
     /// combines each element of the first with that of the second, and writes the result in the
     /// second. The elements of the first come from lower ranks. If the closure panics, the process
-    /// ends.
+    /// ends. It must not communicate (MPI-5.0 §6.9.5): ranks call it at different times, and not
+    /// equally often.
     ///
     /// # Panics
     /// If there are 64 operations of closures.

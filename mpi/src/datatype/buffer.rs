@@ -63,6 +63,11 @@ pub unsafe trait PointerMut {
 ///
 /// # Safety
 /// The region is initialised and can be read while the value is borrowed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent: its elements have no MPI datatype",
+    note = "numbers, slices, vectors and arrays of them can; so can structures with \
+            #[derive(Equivalence)], and the bytes of a text"
+)]
 pub unsafe trait Buffer: Pointer + Collection + AsDatatype {}
 
 /// A region of memory that can be received into: `large_count()` elements of `as_datatype()` at
@@ -70,6 +75,11 @@ pub unsafe trait Buffer: Pointer + Collection + AsDatatype {}
 ///
 /// # Safety
 /// The region can be written while the value is borrowed, by any bytes of the datatype.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be received into: its elements have no MPI datatype",
+    note = "numbers, slices, vectors and arrays of them can; so can structures with \
+            #[derive(Equivalence)]"
+)]
 pub unsafe trait BufferMut: PointerMut + Collection + AsDatatype {}
 
 /// Converts a number of elements.
