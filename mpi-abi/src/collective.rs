@@ -18,14 +18,14 @@ use crate::call_form::CallForm;
 use crate::constants::{MPI_PROC_NULL, MPI_ROOT};
 use crate::convert::{Counts, Displs};
 
-/// A closure that plans the described operation while its borrows last.
-pub(super) type Planning<'a> = dyn FnMut(&Operation<'_>) -> Result<()> + 'a;
+/// A closure that plans the described operation while its borrows last, and begins it if it blocks.
+pub(super) type Planning<'a> = dyn Fn(&Operation<'_>) -> Result<Started> + 'a;
 
 /// Plans the operation that `describe` makes and runs it in the given form.
 pub(super) fn run(
     comm: MPI_Comm,
     form: CallForm,
-    describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
+    describe: impl FnOnce(&Process, &Comm, &Planning<'_>) -> Result<Started>,
 ) -> Result<()> {
     form.check()?;
     let fast_path = if form.is_blocking() { collective::next_fast_path() } else { FastPath::Off };
@@ -55,19 +55,14 @@ fn begin(
     comm: MPI_Comm,
     form: CallForm,
     fast_path: FastPath,
-    describe: impl FnOnce(&Process, &Comm, &mut Planning<'_>) -> Result<()>,
+    describe: impl FnOnce(&Process, &Comm, &Planning<'_>) -> Result<Started>,
 ) -> Result<Started> {
     let object = p.comm(comm.0)?;
-    let mut started = None;
-    describe(p, object, &mut |operation| {
-        started = Some(match form {
-            CallForm::Blocking => p.begin(fast_path, object, operation)?,
-            CallForm::Nonblocking(_) => Started::Planned(p.plan(object, operation)?),
-            CallForm::Persistent(..) => p.plan_persistent(object, operation)?,
-        });
-        Ok(())
-    })?;
-    started.ok_or_else(|| Error::internal("a collective was not described"))
+    describe(p, object, &|operation| match form {
+        CallForm::Blocking => p.begin(fast_path, object, operation),
+        CallForm::Nonblocking(_) => p.plan(object, operation).map(Started::Planned),
+        CallForm::Persistent(..) => p.plan_persistent(object, operation),
+    })
 }
 
 /// Checks a buffer argument; `None` for MPI_IN_PLACE.
