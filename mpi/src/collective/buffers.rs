@@ -9,8 +9,8 @@ use std::ptr::{self, NonNull};
 
 use crate::Count;
 use crate::datatype::{
-    AsDatatype, Buffer, BufferMut, Datatype, DatatypeRef, PartitionedBuffer, PartitionedBufferMut,
-    UncommittedDatatype as _,
+    AsDatatype, Buffer, BufferMut, Datatype, DatatypeRef, Partitioned, PartitionedBuffer,
+    PartitionedBufferMut, UncommittedDatatype as _, check_parts,
 };
 use crate::ffi::{self, MPI_Count, MPI_Datatype, MPI_Request};
 use crate::raw::FromRaw as _;
@@ -80,26 +80,34 @@ pub(super) fn received<B: ?Sized + BufferMut>(buffer: &mut B) -> ElementsOf<B> {
 }
 
 /// Returns a buffer in parts that is sent.
+#[track_caller]
 pub(super) fn sent_parts<B: ?Sized + PartitionedBuffer>(buffer: &B) -> PartsOf<'_, B> {
-    let pointer = buffer.pointer().cast_mut();
-    typed(buffer.as_datatype(), |datatype| Parts {
-        pointer,
-        counts: buffer.counts(),
-        displacements: buffer.displs(),
-        datatype,
-    })
+    parts(buffer, buffer.pointer().cast_mut())
 }
 
 /// Returns a buffer in parts that is received into.
+#[track_caller]
 pub(super) fn received_parts<B: ?Sized + PartitionedBufferMut>(buffer: &mut B) -> PartsOf<'_, B> {
     let pointer = buffer.pointer_mut();
-    let buffer = &*buffer;
-    typed(buffer.as_datatype(), |datatype| Parts {
-        pointer,
-        counts: buffer.counts(),
-        displacements: buffer.displs(),
-        datatype,
-    })
+    parts(&*buffer, pointer)
+}
+
+/// Returns the parts of a buffer that lies at `pointer`.
+///
+/// # Panics
+/// If the buffer is one value of a type with a datatype, and a part not within it. A
+/// [`Partition`](crate::datatype::Partition) was checked when it was made, but any program can
+/// make its own types partitioned.
+#[track_caller]
+fn parts<B>(buffer: &B, pointer: *mut c_void) -> PartsOf<'_, B>
+where
+    B: ?Sized + Partitioned + AsDatatype,
+{
+    let (counts, displacements) = (buffer.counts(), buffer.displs());
+    if pointer.addr() == ptr::from_ref(buffer).addr() {
+        check_parts(1, counts, displacements);
+    }
+    typed(buffer.as_datatype(), |datatype| Parts { pointer, counts, displacements, datatype })
 }
 
 fn typed<B, D: Datatype>(datatype: D, buffer: impl FnOnce(MPI_Datatype) -> B) -> Typed<B, D> {
@@ -292,7 +300,7 @@ pub(super) unsafe fn started<'a, D: ?Sized, S: Scope<'a>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datatype::PartitionMut;
+    use crate::datatype::{Equivalence, PartitionMut, SystemDatatype};
 
     const WORLD: CommunicatorHandle = CommunicatorHandle::World;
 
@@ -310,6 +318,35 @@ mod tests {
         let mut parts = PartitionMut::new(&mut values[..], vec![2, 3], vec![0, 2]);
         let parts = received_parts(&mut parts);
         assert_eq!((parts.of(0), parts.of(1), parts.displacements), (2, 3, &[0, 2][..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "part 0 has 9 elements from element 0: it must lie within")]
+    fn parts_of_a_value_lie_within_it() {
+        struct Value(#[expect(dead_code, reason = "it gives the value bytes")] u8);
+
+        // SAFETY: the datatype is that of the field.
+        unsafe impl Equivalence for Value {
+            type Out = SystemDatatype;
+
+            fn equivalent_datatype() -> SystemDatatype {
+                u8::equivalent_datatype()
+            }
+        }
+
+        impl Partitioned for Value {
+            fn counts(&self) -> &[Count] {
+                &[9]
+            }
+
+            fn displs(&self) -> &[Count] {
+                &[0]
+            }
+        }
+
+        impl PartitionedBufferMut for Value {}
+
+        received_parts(&mut Value(0));
     }
 
     #[test]

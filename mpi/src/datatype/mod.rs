@@ -24,6 +24,7 @@ pub use self::dynamic::{DynBuffer, DynBufferMut};
 pub use self::equivalence::complex_datatype;
 pub use self::equivalence::{Equivalence, SystemDatatype};
 pub use self::owner::{UncommittedUserDatatype, UserDatatype};
+pub(crate) use self::partition::check_parts;
 pub use self::partition::{
     Partition, PartitionMut, Partitioned, PartitionedBuffer, PartitionedBufferMut,
 };

@@ -44,6 +44,7 @@ where
     ///
     /// # Panics
     /// If a part is not within the buffer, or the slices have different lengths.
+    #[track_caller]
     pub fn new(buf: &'b B, counts: C, displs: D) -> Self {
         let parts = Parts::new(buf.large_count(), counts, displs);
         Partition { buf, parts }
@@ -67,6 +68,7 @@ where
     ///
     /// # Panics
     /// If a part is not within the buffer, or the slices have different lengths.
+    #[track_caller]
     pub fn new(buf: &'b mut B, counts: C, displs: D) -> Self {
         let parts = Parts::new(buf.large_count(), counts, displs);
         PartitionMut { buf, parts }
@@ -84,16 +86,18 @@ struct Parts<C, D> {
 
 impl<C: Borrow<[Count]>, D: Borrow<[Count]>> Parts<C, D> {
     /// Panics unless each part lies within a buffer of `len` elements.
+    #[track_caller]
     fn new(len: MPI_Count, counts: C, displacements: D) -> Self {
         let counts: Box<[Count]> = counts.borrow().into();
         let displacements: Box<[Count]> = displacements.borrow().into();
-        check(len, &counts, &displacements);
+        check_parts(len, &counts, &displacements);
         Parts { counts, displacements, phantom: PhantomData }
     }
 }
 
 /// Panics unless each part lies within a buffer of `len` elements.
-fn check(len: MPI_Count, counts: &[Count], displs: &[Count]) {
+#[track_caller]
+pub(crate) fn check_parts(len: MPI_Count, counts: &[Count], displs: &[Count]) {
     assert_eq!(counts.len(), displs.len(), "a part needs a count and a displacement");
     for (part, (&count, &displ)) in counts.iter().zip(displs).enumerate() {
         assert!(
