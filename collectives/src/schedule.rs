@@ -23,6 +23,8 @@
 //!   waits for the other, and only the main one uses the segment;
 //! - all members of a segment go through equally many rounds of it, and arrive once in each.
 
+use pt2pt::REMOTE_SOURCE;
+
 use crate::shape::{Span, Strided};
 
 /// Another rank: of the own group, or of the remote one of an intercommunicator.
@@ -30,8 +32,6 @@ use crate::shape::{Span, Strided};
 pub struct Member(u32);
 
 impl Member {
-    const REMOTE: u32 = 1 << 31;
-
     /// Rank `rank` of the own group.
     #[inline]
     pub const fn local(rank: u32) -> Member {
@@ -41,19 +41,19 @@ impl Member {
     /// Rank `rank` of the remote group.
     #[inline]
     pub const fn remote(rank: u32) -> Member {
-        Member(rank | Member::REMOTE)
+        Member(rank | REMOTE_SOURCE)
     }
 
     /// Its rank in its group.
     #[inline]
     pub const fn rank(self) -> u32 {
-        self.0 & !Member::REMOTE
+        self.0 & !REMOTE_SOURCE
     }
 
     /// True for the remote group.
     #[inline]
     pub const fn is_remote(self) -> bool {
-        self.0 & Member::REMOTE != 0
+        self.0 & REMOTE_SOURCE != 0
     }
 
     /// Its number as the source of an envelope: the two groups of an intercommunicator share a

@@ -192,6 +192,23 @@ impl fmt::Display for SequenceName {
     }
 }
 
+/// In the source of a collective's message: its rank is one of the remote group of an
+/// intercommunicator, whose ranks share the communicator's context with those of the own group.
+pub const REMOTE_SOURCE: u32 = 1 << 31;
+
+/// Shows the source of a collective's message.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceName(pub u32);
+
+impl fmt::Display for SourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 & REMOTE_SOURCE {
+            0 => write!(f, "rank {}", self.0),
+            _ => write!(f, "rank {} of the remote group", self.0 & !REMOTE_SOURCE),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -211,23 +228,22 @@ impl fmt::Display for Fault {
             Fault::PeerFailed(lost) => lost.fmt(f),
             Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
                 f,
-                "{} is {ours} here, but rank {source} called {theirs}: \
+                "{} is {ours} here, but {} called {theirs}: \
                  all ranks must call the same collectives in the same order",
-                SequenceName(*sequence)
+                SequenceName(*sequence),
+                SourceName(*source)
             ),
             Fault::GaveUp { call, source, sequence, .. } => {
                 write!(
                     f,
-                    "{}, {call}, has failed at rank {source}, which gave it up",
-                    SequenceName(*sequence)
+                    "{}, {call}, has failed at {}, which gave it up",
+                    SequenceName(*sequence),
+                    SourceName(*source)
                 )
             }
             Fault::Sizes { call, source, sequence, sent, expected, .. } => {
-                let number = SequenceName(*sequence);
-                write!(
-                    f,
-                    "{number}, {call}, is to get {expected} bytes from rank {source}, which "
-                )?;
+                let (number, source) = (SequenceName(*sequence), SourceName(*source));
+                write!(f, "{number}, {call}, is to get {expected} bytes from {source}, which ")?;
                 match sent {
                     None => f.write_str("gave another amount")?,
                     Some(0) => f.write_str("called it without data")?,
@@ -236,8 +252,8 @@ impl fmt::Display for Fault {
                 f.write_str(": all ranks must give the same amount")
             }
             Fault::Earlier { ours, theirs, source, sequence, .. } => {
-                let number = SequenceName(*sequence);
-                write!(f, "before {number}, rank {source} ")?;
+                let (number, source) = (SequenceName(*sequence), SourceName(*source));
+                write!(f, "before {number}, {source} ")?;
                 match theirs {
                     Some(call) if call.kind == CollectiveKind::GaveUp as u8 => {
                         f.write_str("gave up a collective that had failed there")?;

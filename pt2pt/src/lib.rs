@@ -39,7 +39,7 @@ mod unexpected;
 
 pub use engine::{Engine, Settings};
 pub use fabric::RequestId;
-pub use fault::{CollectiveCall, Fault, LateReady, SequenceName, Types};
+pub use fault::{CollectiveCall, Fault, LateReady, REMOTE_SOURCE, SequenceName, SourceName, Types};
 pub use message::{
     Completion, Envelope, MessageId, MessageWait, Mode, Notice, Pattern, Seen, Unfinished,
 };

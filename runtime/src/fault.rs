@@ -1,7 +1,7 @@
 //! Turns faults of the layers below into MPI errors with a text for the user. No other file does.
 
 use objects::{Class, Error, Status};
-use pt2pt::{Completion, Fault, SequenceName};
+use pt2pt::{Completion, Fault, SequenceName, SourceName};
 
 use crate::context_id::is_channel;
 use crate::outcome::Outcome;
@@ -46,8 +46,8 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
                 _ if is_channel(*context) => format!("partition {tag} of rank {source} on {name}"),
                 // The program does not know of the tag that the message had.
                 true => {
-                    let number = SequenceName(*tag);
-                    format!("{number} on {name}: the data of rank {source}")
+                    let (number, source) = (SequenceName(*tag), SourceName(*source));
+                    format!("{number} on {name}: the data of {source}")
                 }
                 false => format!("the message from rank {source} with tag {tag} on {name}"),
             };

@@ -164,6 +164,16 @@ static void bcast_and_send(void)
         MPI_Reduce(numbers, results, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 }
 
+/* The groups of an intercommunicator give different amounts. */
+static void groups_of_other_sizes(void)
+{
+    int low = rank < ranks / 2;
+    MPI_Comm own, both;
+    MPI_Comm_split(MPI_COMM_WORLD, low, rank, &own);
+    MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, low ? ranks / 2 : 0, 0, &both);
+    MPI_Reduce_scatter_block(numbers, results, low ? 1 : 5, MPI_DOUBLE, MPI_SUM, both);
+}
+
 int main(int argc, char **argv)
 {
     const char *only = argc > 1 ? argv[1] : "";
@@ -176,6 +186,8 @@ int main(int argc, char **argv)
         circle();
     else if (!strcmp(only, "send"))
         bcast_and_send();
+    else if (!strcmp(only, "groups"))
+        groups_of_other_sizes();
     else {
         let_errors_return();
         roots(3), roots(2000), roots(5000), roots(100000);
