@@ -367,7 +367,7 @@ knobs! {
         "once all ranks are in MPI, mpiexec prints which transports their messages take, and why (the same as --explain)")
         .formerly("report.ways");
     CHECK_USAGE: Switch = Row::switch("check.usage", false,
-        "report at MPI_Finalize which requests are not complete and which objects were never freed, and name calls of threads that the thread level does not allow");
+        "report at MPI_Finalize which requests are not complete, which messages were never received and which objects were never freed, and name calls of threads that the thread level does not allow");
     CHECK_SIGNATURES: Switch = Row::switch("check.signatures", false,
         "send the type signature of each point-to-point message with it, and name sender and receiver where the signature of the receive differs (MPI-5.0 §3.3.1)");
     REPORT_TRAFFIC: Switch = Row::switch("report.traffic", false,

@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use fabric::{Peer, PeerFailed, Protocol, Region, RequestId};
 
 use crate::fault::LateReady;
+use crate::key::Key;
 use crate::matching::{Posted, Unexpected};
-use crate::message::{Completion, MessageWait, Notice, Unfinished};
+use crate::message::{Completion, MessageWait, Notice, Unfinished, Unreceived};
 use crate::peers::{Peers, Placement};
 use crate::requests::{Request, Requests, State};
 use crate::spare_regions::SpareRegions;
@@ -169,6 +170,16 @@ impl Engine {
     /// Returns the requests that no user has completed or let go of. Cost: all requests.
     pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
         self.requests.unfinished()
+    }
+
+    /// Returns the messages for which no receive was posted, the newest first.
+    pub fn unreceived(&self) -> impl Iterator<Item = Unreceived> {
+        self.unexpected.iter().map(|(&Key { context, source, tag }, message)| Unreceived {
+            source,
+            tag,
+            bytes: message.bytes,
+            context,
+        })
     }
 
     /// Returns how many requests are not over. Cost: all requests.

@@ -42,4 +42,5 @@ pub use fabric::RequestId;
 pub use fault::{CollectiveCall, Fault, LateReady, REMOTE_SOURCE, SequenceName, SourceName, Types};
 pub use message::{
     Completion, Envelope, MessageId, MessageWait, Mode, Notice, Pattern, Seen, Unfinished,
+    Unreceived,
 };

@@ -394,6 +394,11 @@ impl<M> Unexpected<M> {
         entries.find(|&entry| self.parked.get(entry).is_some_and(|parked| is_it(&parked.message)))
     }
 
+    /// All messages that wait to be matched, the newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &M)> {
+        self.order.iter_back(self.all).filter_map(|entry| self.get(entry))
+    }
+
     /// How many messages wait to be matched.
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -132,6 +132,19 @@ pub struct Unfinished {
     pub context: u64,
 }
 
+/// A message for which no receive was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreceived {
+    /// The source in its communicator.
+    pub source: u32,
+    /// The tag.
+    pub tag: i32,
+    /// The number of bytes.
+    pub bytes: u64,
+    /// The context id on the wire.
+    pub context: u64,
+}
+
 /// The part of an envelope that a receive looks at, for every protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {

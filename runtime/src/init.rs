@@ -295,6 +295,9 @@ pub fn finalize() -> Result<()> {
     io::pending::settle();
     block_on(Process::drain_stack);
     with(|p| {
+        if p.core.as_deref().is_some_and(|core| core.checks_usage) {
+            p.report_unreceived();
+        }
         p.report_late_ready();
         p.report_traffic();
         p.tables.files.reports.drain(..).for_each(|text| eprintln!("verbena: {text}"));

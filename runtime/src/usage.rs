@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use bootstrap::calls::Call;
-use pt2pt::Unfinished;
+use pt2pt::{Unfinished, Unreceived};
 
 use crate::process::Process;
 use crate::status_page;
@@ -77,6 +77,31 @@ impl Process {
         }
     }
 
+    /// Reports the messages that were never received. To be called after the barrier of
+    /// MPI_Finalize, when all others have sent theirs.
+    #[cold]
+    pub(crate) fn report_unreceived(&mut self) {
+        let Some(rank) = self.core.as_deref().map(|core| core.job.rank()) else { return };
+        let Some(stack) = self.stack() else { return };
+        while stack.progress() {}
+        let all: Vec<Unreceived> =
+            stack.pt2pt().unreceived().filter(|it| is_of_user(it.context)).collect();
+        let Some(first) = all.last() else { return };
+        let Unreceived { source, tag, bytes, context } = *first;
+        let line = counted(all.len(), "message", "never received");
+        let comm = self.describe_context(context);
+        eprintln!(
+            "verbena: rank {rank}: at MPI_Finalize, {line} (the first from rank {source} with tag \
+             {tag}, {bytes} bytes, on {comm})"
+        );
+    }
+
+    /// Returns the description of the communicator that a context id on the wire belongs to.
+    fn describe_context(&self, context: u64) -> String {
+        let comm = self.comm(self.comm_with(context / 2));
+        comm.map_or_else(|_| "a freed communicator".to_owned(), |comm| comm.describe())
+    }
+
     fn unfinished(&mut self) -> Vec<String> {
         let mut all: Vec<Unfinished> = Vec::new();
         if let Some(stack) = self.stack() {
@@ -87,11 +112,10 @@ impl Process {
             let these: Vec<&Unfinished> = these.collect();
             let first = these.first()?;
             let mut line = counted(these.len(), noun, "not complete");
-            let comm = self.comm(self.comm_with(first.context / 2)).map(|comm| comm.describe());
+            let comm = self.describe_context(first.context);
             let preposition = if is_send { "to" } else { "from" };
             let peer = first.rank.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
             let tag = first.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
-            let comm = comm.unwrap_or_else(|_| "a freed communicator".to_owned());
             let _ = write!(line, " (the first {preposition} {peer} with {tag} on {comm})");
             Some(line)
         });

@@ -1,5 +1,5 @@
 /* What `check.usage` names: operations that are not complete and objects that were not freed at
- * MPI_Finalize (`leftovers`), and a call of another thread below MPI_THREAD_SERIALIZED
+ * MPI_Finalize (`leftovers`), a message that was not received (`unreceived`), and a call of another thread below MPI_THREAD_SERIALIZED
  * (`threads`). A program without these is not named (`clean`, and `raised`: the level of a session
  * is lower than that of MPI_Init_thread). */
 #include "check.h"
@@ -33,6 +33,7 @@ int main(int argc, char **argv)
         MPI_Init(&argc, &argv);
     }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_name(comm, "halo");
     MPI_Type_contiguous(2, MPI_INT, &type);
@@ -49,6 +50,8 @@ int main(int argc, char **argv)
         MPI_Win_free(&win);
         MPI_File_close(&file);
     }
+    if (argc > 1 && !strcmp(argv[1], "unreceived"))
+        MPI_Send(data, 2, MPI_INT, (rank + 1) % ranks, 9, MPI_COMM_WORLD);
     if (argc > 1 && (!strcmp(argv[1], "threads") || !strcmp(argv[1], "raised"))) {
         pthread_create(&thread, NULL, call, &size);
         pthread_join(thread, NULL);
