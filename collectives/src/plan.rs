@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fabric::{CollSegment, Collective, CollectiveKind, Peer};
-use objects::{Area, Comm, Datatype, Group, LatestCall, Op};
+use objects::{Area, Comm, Datatype, Group, LatestCall, Op, RunOp};
 use pt2pt::{CollectiveCall, Envelope, Pattern};
 
 use crate::operation::{Operation, ROOT_HERE};
@@ -61,6 +61,8 @@ pub struct SharedSegment {
 #[derive(Clone, Debug)]
 pub(crate) struct Reduction {
     pub(crate) op: Op,
+    /// The same on runs, if the elements have no gaps.
+    pub(crate) on_runs: Option<RunOp>,
     /// The datatype's handle, for user functions.
     pub(crate) handle: usize,
 }
@@ -81,9 +83,11 @@ impl Plan {
         let op = operation.vector().map(|vector| signature::op_code(vector.op));
         let collective = Collective::new(operation.kind(), root, op);
         let signature = signature::of(collective, schedule.slot_bytes());
-        let reduction = operation
-            .vector()
-            .map(|vector| Reduction { op: vector.op.clone(), handle: vector.handle });
+        let reduction = operation.vector().map(|vector| Reduction {
+            op: vector.op.clone(),
+            on_runs: vector.op.on_runs(vector.ty),
+            handle: vector.handle,
+        });
         let segment = segment.filter(|_| schedule.uses_segment());
         let calls_user = matches!(&reduction, Some(Reduction { op: Op::User(_), .. }));
         let is_alone = comm.group().size() == 1 && comm.remote().is_none();

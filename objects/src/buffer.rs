@@ -476,14 +476,18 @@ impl Area {
     /// Returns `len` bytes at `disp`. Panics if they are not inside.
     #[inline]
     pub fn bytes(&self, disp: i64, len: u64) -> Buffer {
+        Buffer::contiguous(self.memory(disp, len))
+    }
+
+    /// Returns the memory of `len` bytes at `disp`. Panics if they are not inside.
+    #[inline]
+    pub fn memory(&self, disp: i64, len: u64) -> UserBuf {
         if len == 0 {
-            return Buffer::EMPTY;
+            return UserBuf::EMPTY;
         }
         self.check(Some(disp), disp.checked_add_unsigned(len));
         // SAFETY: inside the area, for which its maker vouched.
-        Buffer::contiguous(unsafe {
-            UserBuf::new(self.base.wrapping_offset(disp as isize), len as usize)
-        })
+        unsafe { UserBuf::new(self.base.wrapping_offset(disp as isize), len as usize) }
     }
 
     /// Returns `many` operands of `count` elements of `datatype`: the first at `disp` bytes, each

@@ -36,7 +36,7 @@ pub use error_codes::{ErrorCodes, error_codes};
 pub use group::{Comparison, Group};
 pub use handle::{HandleKind, Stale, Table};
 pub use info::Info;
-pub use op::Op;
+pub use op::{Op, RunOp};
 pub use status::Status;
 pub use text::truncated;
 pub use topology::Topology;

@@ -19,6 +19,8 @@ use std::ffi::c_void;
 use std::os::raw::c_int;
 use std::sync::Arc;
 
+use fabric::UserBuf;
+
 use crate::datatype::{Basic, Family};
 use crate::{Buffer, Class, Datatype, Error, Operands, Result, callback};
 
@@ -163,7 +165,46 @@ impl BuiltinOp {
     }
 }
 
+/// A predefined operation on runs: elements of a predefined type without gaps. Its loop is found
+/// once, for many reductions.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOp {
+    kernel: kernels::Kernel,
+    /// Bytes of an element.
+    size: u64,
+}
+
+impl RunOp {
+    /// Returns the bytes of so many elements (saturating).
+    #[inline]
+    pub fn bytes(self, count: u64) -> u64 {
+        count.saturating_mul(self.size)
+    }
+
+    /// Computes `out[i] = left[i] op right[i]` for `count` elements. `out` may be one of the
+    /// others, and must not overlap them otherwise. Panics if they have other lengths.
+    #[inline]
+    pub fn reduce(self, left: UserBuf, right: UserBuf, out: UserBuf, count: u64) {
+        let bytes = self.bytes(count);
+        let lengths = [left.len(), right.len(), out.len()].map(|len| len as u64);
+        assert!(lengths == [bytes; 3], "runs of {lengths:?} bytes: must have {bytes}");
+        // SAFETY: all runs hold `count` elements of the type that the kernel is for, valid by their
+        // makers' promise. MPI forbids that the buffers of one call overlap; the result may be one
+        // of the operands.
+        unsafe { (self.kernel)(left.as_ptr(), right.as_ptr(), out.as_ptr(), count as usize) }
+    }
+}
+
 impl Op {
+    /// Returns the operation on runs of a type; `None` for a user's operation, a type with gaps,
+    /// and operations that move bytes only.
+    pub fn on_runs(&self, datatype: &Datatype) -> Option<RunOp> {
+        let Op::Builtin(op) = self else { return None };
+        let basic = datatype.own_basic().filter(|_| datatype.is_contiguous())?;
+        let kernel = kernels::kernel(*op, basic.repr).filter(|_| !op.is_rma_only())?;
+        Some(RunOp { kernel, size: datatype.size() })
+    }
+
     /// Returns the operation of an ABI handle.
     pub fn predefined(handle: usize) -> Option<Op> {
         BuiltinOp::from_handle(handle).map(Op::Builtin)

@@ -6,7 +6,7 @@ use std::time::Instant;
 use fabric::UserBuf;
 use fabric::coll_segment::{LONG_COPY, Wakes};
 use objects::scratch::Scratch;
-use objects::{Area, Buffer, Datatype, Op, Operands};
+use objects::{Area, Buffer, Datatype, Op, Operands, RunOp};
 
 use crate::latest_call;
 use crate::plan::{Plan, Reduction};
@@ -330,6 +330,9 @@ impl Cursor {
                 Local::Reduce { left, right, out } => {
                     let buffer = |span| self.buffer(plan, span, scratch);
                     match (plan.reduction(), plan.datatype(out.ty)) {
+                        (Some(Reduction { on_runs: Some(op), .. }), _) => {
+                            self.reduce_runs(plan, *op, (left, right, out), scratch);
+                        }
                         (Some(Reduction { op: Op::Builtin(op), .. }), Some(datatype)) => {
                             let left = self.operands(plan, left, datatype, scratch);
                             op.reduce_into(&left, &buffer(right), &buffer(out), datatype);
@@ -352,6 +355,26 @@ impl Cursor {
             }
         }
         None
+    }
+
+    /// Reduces elements without gaps.
+    #[inline]
+    fn reduce_runs(
+        &self,
+        plan: &Plan,
+        op: RunOp,
+        (left, right, out): (&Strided, &Span, &Span),
+        scratch: Option<&Scratch>,
+    ) {
+        let bytes = op.bytes(out.count);
+        let memory = |span: &Span| self.area(plan, span.space, scratch).memory(span.disp, bytes);
+        let (mut right, result) = (memory(right), memory(out));
+        let operands = self.area(plan, left.first.space, scratch);
+        for index in (0..i64::from(left.many)).rev() {
+            let disp = left.first.disp + index * left.distance;
+            op.reduce(operands.memory(disp, bytes), right, result, out.count);
+            right = result;
+        }
     }
 
     /// Copies long data into the slots of the segment.

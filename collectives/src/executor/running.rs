@@ -655,7 +655,7 @@ impl Running {
     }
 
     fn user_call(&self, id: CollectiveId, left: &Strided, inout: &Span) -> Option<UserCall> {
-        let (Some(Reduction { op: Op::User(op), handle }), Some(datatype)) =
+        let (Some(Reduction { op: Op::User(op), handle, .. }), Some(datatype)) =
             (self.plan.reduction(), self.plan.datatype(inout.ty))
         else {
             debug_assert!(false, "a reduction has an operation and a type");
