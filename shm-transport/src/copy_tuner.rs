@@ -52,6 +52,8 @@ const FIRST_CLASS: u32 = 15;
 pub(crate) const LEAST_BYTES: u32 = 1 << FIRST_CLASS;
 /// Bodies between two trials.
 const INTERVAL: std::ops::RangeInclusive<u32> = 4..=4096;
+/// Factor of the interval after a trial that took more than twice as long.
+const FAR_FACTOR: u32 = 8;
 /// Bodies after which a trial ends in which the sender did not send the other way.
 const MAX_TRIAL: u32 = 128;
 
@@ -173,7 +175,11 @@ impl Class {
                 self.best = self.tried;
             }
             (_, None) if self.bodies < MAX_TRIAL => return,
-            _ => self.interval = (2 * self.interval).max(self.begun).min(*INTERVAL.end()),
+            _ => {
+                let is_far = now.zip(tried).is_some_and(|(now, tried)| tried / 2 > now);
+                let rarer = if is_far { FAR_FACTOR } else { 2 };
+                self.interval = (rarer * self.interval).max(self.begun).min(*INTERVAL.end());
+            }
         }
         (self.is_trial, self.bodies) = (false, 0);
     }
@@ -315,6 +321,22 @@ mod tests {
             assert_eq!(tuner.wanted(), if expected == Copies::Two { 0 } else { 1 << 3 });
             assert!(slow < 9_000, "{slow} bodies were copied a slower way");
         }
+    }
+
+    #[test]
+    fn a_way_that_takes_far_longer_is_tried_more_seldom() {
+        let tried = |cost: u32| {
+            let mut tuner = CopyTuner::default();
+            let mut bodies = 0;
+            for _ in 0..400 {
+                let copies = tuner.begin(4, true);
+                bodies += u32::from(copies != Copies::Two);
+                let cost = if copies == Copies::Two { 1_000 } else { cost };
+                tuner.record(4, copies, CopyCost(cost));
+            }
+            bodies
+        };
+        assert_eq!([tried(1_500), tried(3_000)], [24, 12]);
     }
 
     #[test]
