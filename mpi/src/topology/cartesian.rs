@@ -5,8 +5,6 @@
 use std::mem;
 use std::os::raw::c_int;
 
-use smallvec::SmallVec;
-
 use super::handle::{AsHandle as _, CommunicatorHandle, give_handles};
 use super::{Rank, SimpleCommunicator, Topology, check_rank};
 use crate::Count;
@@ -14,8 +12,8 @@ use crate::error::call;
 use crate::ffi::{self, MPI_Comm};
 use crate::raw::{AsRaw, FromRaw};
 
-/// Truth values as C wants them, without an allocation for grids of few dimensions.
-type Flags = SmallVec<[c_int; 8]>;
+/// Truth values as C wants them.
+type Flags = Vec<c_int>;
 
 /// The shape of a grid, and the place of the calling process in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
