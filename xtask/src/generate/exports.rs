@@ -14,10 +14,9 @@ use super::Output;
 use super::bodies::Bodies;
 use super::conversion::body_of;
 use super::table::{Abi, Function};
-use super::types::rust;
+use super::types::rust_declaration;
 
 const FOLDER: &str = "mpi-abi/src/generated";
-const WIDTH: usize = 110;
 
 /// The entry points and the module that holds them.
 pub(super) fn exports(abi: &Abi, bodies: &Bodies) -> Result<Vec<Output>> {
@@ -114,33 +113,7 @@ fn at_once(abi: &Abi, bodies: &Bodies, function: &Function) -> Option<String> {
 const PROMISE: &str = "    // SAFETY: what the body asks for is what MPI asks of the caller.";
 
 fn signature(abi: &Abi, function: &Function, name: &str) -> String {
-    let params = function.params.iter().filter(|param| param.ctype != "...");
-    let params: Vec<String> =
-        params.map(|param| format!("{}: {}", param.name, rust(abi, &param.ctype))).collect();
-    let returns = rust(abi, &function.returns);
-    let start = format!("unsafe extern \"C\" fn {name}(");
-    let line = format!("{start}{}) -> {returns} {{\n", params.join(", "));
-    if line.len() <= WIDTH {
-        return line;
-    }
-    format!("{start}\n{}) -> {returns} {{\n", filled(&params))
-}
-
-/// The items with commas, in lines of at most [`WIDTH`].
-fn filled(items: &[String]) -> String {
-    let mut text = String::new();
-    let mut line = String::from("   ");
-    for item in items {
-        if line.len() + item.len() + 2 > WIDTH {
-            text.push_str(&line);
-            text.push('\n');
-            line = String::from("   ");
-        }
-        let _ = write!(line, " {item},");
-    }
-    text.push_str(&line);
-    text.push('\n');
-    text
+    rust_declaration(abi, function, &format!("unsafe extern \"C\" fn {name}("), " {")
 }
 
 /// The statements of the entry point, indented.

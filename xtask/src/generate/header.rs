@@ -203,18 +203,11 @@ fn callbacks(text: &mut String, abi: &Abi, section: &str) {
 }
 
 fn functions(text: &mut String, abi: &Abi, prefix: &str) {
-    let mut chapters: Vec<&str> = Vec::new();
-    let standard = || abi.functions.iter().filter(|function| function.section == Section::Abi);
-    for function in standard() {
-        if !chapters.contains(&function.chapter.as_str()) {
-            chapters.push(&function.chapter);
-        }
-    }
     let purpose = if prefix.is_empty() { "Functions" } else { "The same, for profiling tools" };
     let _ = writeln!(text, "\n/* {purpose}. */");
-    for chapter in chapters {
+    for (chapter, functions) in abi.chapters() {
         let _ = writeln!(text, "\n/* {chapter}. */");
-        for function in standard().filter(|function| function.chapter == chapter) {
+        for function in functions {
             prototype(text, prefix, function);
         }
     }

@@ -4,10 +4,8 @@ use std::fmt::Write as _;
 
 use super::Output;
 use super::header::heading;
-use super::table::{Abi, Callback, Constant, Function, Section};
-use super::types::rust;
-
-const WIDTH: usize = 100;
+use super::table::{Abi, Callback, Constant};
+use super::types::{rust, rust_declaration};
 
 /// The functions, the types of callbacks and the constants.
 pub(super) fn outputs(abi: &Abi) -> [Output; 3] {
@@ -23,51 +21,15 @@ fn functions(abi: &Abi) -> Output {
          use crate::ffi::library::functions;\n\
          use crate::ffi::types::*;\n",
     );
-    let standard = || abi.functions.iter().filter(|function| function.section == Section::Abi);
-    let mut chapters: Vec<&str> = Vec::new();
-    for function in standard() {
-        if !chapters.contains(&function.chapter.as_str()) {
-            chapters.push(&function.chapter);
-        }
-    }
-    for chapter in chapters {
+    for (chapter, functions) in abi.chapters() {
         let _ = writeln!(text, "\n// {chapter}.\nfunctions! {{");
-        for function in standard().filter(|function| function.chapter == chapter) {
-            declare(&mut text, abi, function);
+        for function in functions {
+            let start = format!("fn {}(", function.name);
+            text.push_str(&rust_declaration(abi, function, &start, ";"));
         }
         text.push_str("}\n");
     }
     Output::new("mpi/src/ffi/generated/functions.rs", text)
-}
-
-/// Writes a declaration as rustfmt breaks it.
-fn declare(text: &mut String, abi: &Abi, function: &Function) {
-    let Function { name, returns, params, .. } = function;
-    // MPI_Pcontrol may have more arguments, all of which a library may ignore.
-    let params: Vec<String> = params
-        .iter()
-        .filter(|param| param.ctype != "...")
-        .map(|param| format!("{}: {}", rust_name(&param.name), rust(abi, &param.ctype)))
-        .collect();
-    let returns = rust(abi, returns);
-    let line = format!("    fn {name}({}) -> {returns};", params.join(", "));
-    if line.len() <= WIDTH {
-        let _ = writeln!(text, "{line}");
-        return;
-    }
-    let _ = writeln!(text, "    fn {name}(");
-    for param in params {
-        let _ = writeln!(text, "        {param},");
-    }
-    let _ = writeln!(text, "    ) -> {returns};");
-}
-
-/// A parameter's name, which must be no keyword of Rust.
-fn rust_name(name: &str) -> String {
-    match name {
-        "type" => "r#type".to_owned(),
-        name => name.to_owned(),
-    }
 }
 
 fn callbacks(abi: &Abi) -> Output {

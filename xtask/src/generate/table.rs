@@ -100,6 +100,18 @@ impl Abi {
         })
     }
 
+    /// The functions of the standard ABI by chapter, in the order of the table.
+    pub(super) fn chapters(&self) -> Vec<(&str, Vec<&Function>)> {
+        let mut chapters: Vec<(&str, Vec<&Function>)> = Vec::new();
+        for function in self.functions.iter().filter(|it| it.section == Section::Abi) {
+            match chapters.iter_mut().find(|(name, _)| *name == function.chapter) {
+                Some((_, functions)) => functions.push(function),
+                None => chapters.push((&function.chapter, vec![function])),
+            }
+        }
+        chapters
+    }
+
     /// The function of that name.
     pub(super) fn function(&self, name: &str) -> Option<&Function> {
         self.by_name.get(name).map(|&at| &self.functions[at])

@@ -1,6 +1,10 @@
 //! C types as C and as Rust write them.
 
-use super::table::{Abi, Param};
+use std::fmt::Write as _;
+
+use super::table::{Abi, Function, Param};
+
+const WIDTH: usize = 110;
 
 /// A parameter as C declares it: `const int counts[]`, `void *buf`, `...`.
 pub(super) fn c_declaration(param: &Param) -> String {
@@ -47,4 +51,35 @@ pub(super) fn rust(abi: &Abi, ctype: &str) -> String {
         "double" => "c_double".to_owned(),
         name => name.to_owned(),
     }
+}
+
+/// A function's declaration from its beginning and its parameters to `end`, broken into lines.
+/// Arguments of any type (`...`) are left out.
+pub(super) fn rust_declaration(abi: &Abi, function: &Function, start: &str, end: &str) -> String {
+    let params = function.params.iter().filter(|param| param.ctype != "...");
+    let params: Vec<String> =
+        params.map(|param| format!("{}: {}", param.name, rust(abi, &param.ctype))).collect();
+    let returns = rust(abi, &function.returns);
+    let line = format!("{start}{}) -> {returns}{end}\n", params.join(", "));
+    if line.len() <= WIDTH {
+        return line;
+    }
+    format!("{start}\n{}) -> {returns}{end}\n", filled(&params))
+}
+
+/// The items with commas, in lines of at most [`WIDTH`].
+fn filled(items: &[String]) -> String {
+    let mut text = String::new();
+    let mut line = String::from("   ");
+    for item in items {
+        if line.len() + item.len() + 2 > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from("   ");
+        }
+        let _ = write!(line, " {item},");
+    }
+    text.push_str(&line);
+    text.push('\n');
+    text
 }
