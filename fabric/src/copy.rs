@@ -9,7 +9,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a cache line.
-#[cfg(target_arch = "x86_64")]
 pub(crate) const LINE: usize = 64;
 
 /// Copies like memcpy; the shortest messages in line, as the call would cost more than the copy.
@@ -180,6 +179,18 @@ pub(crate) unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
     }
     // SAFETY: the caller's promise.
     unsafe { std::ptr::copy(from, to, len) };
+}
+
+/// Prefetches a line for reading.
+#[inline(always)]
+pub fn prefetch_read(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch changes nothing, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
 }
 
 /// Orders non-temporal stores before all stores that follow.

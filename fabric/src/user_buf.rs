@@ -10,8 +10,8 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-use crate::copy::{LINE, line_kernel};
-use crate::copy::{copy, copy_any, copy_nt, nt_fence};
+use crate::copy::line_kernel;
+use crate::copy::{LINE, copy, copy_any, copy_nt, nt_fence, prefetch_read};
 
 /// Contiguous user memory; see the module for the promise it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,18 +155,6 @@ impl UserBuf {
             }
         }
     }
-}
-
-/// Prefetches a line for reading.
-#[inline(always)]
-fn prefetch_read(line: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch changes nothing, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = line;
 }
 
 #[cfg(test)]

@@ -156,14 +156,9 @@ impl RingMemory {
     /// Prefetches the line of `position` for reading.
     #[inline(always)]
     pub(super) fn prefetch_read(&self, position: u64) {
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        // SAFETY: a prefetch changes nothing, and its address lies inside the ring.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                self.at(position).cast(),
-            )
-        };
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        #[cfg(not(loom))]
+        fabric::copy::prefetch_read(self.at(position));
+        #[cfg(loom)]
         let _ = position;
     }
 }
