@@ -14,17 +14,19 @@
 //! environment is not changed, which would be unsafe while other threads read it.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, getpid, getppid, test_kill_process};
 
 use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
 use crate::direct::{self, Direct};
 use crate::environment::{RankParams, VARIABLE};
 use crate::error::BootstrapError;
+use crate::hand_over::{self, HandedOver};
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
@@ -32,6 +34,9 @@ use crate::status_entry::{RankState, StatusEntry};
 use crate::status_page::{AttachError, StatusPage};
 use crate::versions::PEERS;
 use crate::{inherited_fd, leave, other_launchers};
+
+/// How long the end of the process's own launcher is awaited.
+const LAST_OUTPUT_MILLISECONDS: i64 = 1000;
 
 /// This process's place in its job, and its connection to the launcher.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub struct Job {
     pub(crate) ancestor: Option<u32>,
     /// The count of the status page when failures were last looked for.
     pub(crate) known_failures: AtomicU32,
+    /// The socket to the stand-in of a process that was started alone, once it has a launcher.
+    pub(crate) stand_in: Option<OwnedFd>,
 }
 
 /// The connection to the launcher that started the process.
@@ -135,7 +142,7 @@ impl Job {
             size: 1,
             local_rank: 0,
             local_size: 1,
-            processors: 1,
+            processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             appnum: None,
             local: vec![0],
             id: status_page.job(),
@@ -144,7 +151,32 @@ impl Job {
             secret,
             ancestor: None,
             known_failures: AtomicU32::new(0),
+            stand_in: None,
         })
+    }
+
+    /// Joins the job of a launcher that this process has started for itself, as its only rank.
+    /// `stand_in`: the socket on which the rank was handed over. The process was alone before.
+    pub fn join_own_launcher(
+        &mut self,
+        stand_in: OwnedFd,
+        rank: HandedOver,
+    ) -> Result<(), BootstrapError> {
+        let HandedOver { params, control, status_page } = rank;
+        let status_page = StatusPage::attach(status_page)
+            .map_err(|error| BootstrapError::StatusPage(error.to_string()))?;
+        let pid = getpid().as_raw_nonzero().get() as u32;
+        let entry = status_page.entry(0);
+        entry.claim(pid).map_err(|pid| BootstrapError::Used { rank: 0, pid })?;
+        status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
+        let control = Control::new(control);
+        self.secret = greet(&control, entry, self.status_entry().state())?;
+        self.id = status_page.job();
+        self.ancestor = Some(params.launcher);
+        self.status_page = status_page;
+        self.link = Link::Launcher(Arc::new(control));
+        self.stand_in = Some(stand_in);
+        Ok(())
     }
 
     fn managed(manager: ProcessManager) -> Result<Job, BootstrapError> {
@@ -167,6 +199,7 @@ impl Job {
             // The manager's process on this host, unless a wrapper script stands in between.
             ancestor: getppid().map(|parent| parent.as_raw_nonzero().get() as u32),
             known_failures: AtomicU32::new(0),
+            stand_in: None,
         })
     }
 
@@ -182,17 +215,8 @@ impl Job {
         }
         let control =
             Control::new(inherited_fd::take(params.control).ok_or_else(|| closed(params))?);
-        let secret = match control.receive()? {
-            ToRank::Welcome { version, secret } if control::common_version(version).is_some() => {
-                Secret::from_bytes(secret)
-            }
-            ToRank::Welcome { version, .. } => return Err(BootstrapError::Version(version)),
-            _ => return Err(BootstrapError::Control(control::Malformed::Unknown.into())),
-        };
         status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
-        // Before Hello, so that the launcher sees the state when Hello wakes it.
-        entry.set_state(RankState::Running);
-        control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
+        let secret = greet(&control, entry, RankState::Running)?;
         let RankParams { rank, size, local_rank, local_size, processors, appnum, .. } = *params;
         let number = params.first + rank;
         Ok(Some(Job {
@@ -212,6 +236,7 @@ impl Job {
             ancestor: Some(params.launcher),
             // Ranks may have failed already.
             known_failures: AtomicU32::new(1),
+            stand_in: None,
         }))
     }
 
@@ -318,6 +343,17 @@ impl Job {
         }
     }
 
+    /// Ends the rank of this process in the job of its own launcher, if it has one, after
+    /// [`Job::mark_finalized`]. The launcher ends after the jobs that were spawned; most have
+    /// ended, and their last output is awaited.
+    pub fn leave_own_launcher(&mut self) {
+        if let Some(stand_in) = self.stand_in.take() {
+            self.link = Link::None;
+            let _ = shutdown(&stand_in, Shutdown::Write);
+            hand_over::wait_for_end(stand_in.as_fd(), LAST_OUTPUT_MILLISECONDS);
+        }
+    }
+
     /// Stores a value for all ranks of the job. With a process manager they see it after
     /// [`Job::fence`].
     pub fn put(&self, key: &str, value: &[u8]) -> Result<(), ControlError> {
@@ -404,7 +440,8 @@ impl Job {
         }
     }
 
-    /// Returns the process from which all ranks of this host descend; `None` for a singleton.
+    /// Returns the process from which all ranks of this host descend; `None` for a process that
+    /// has had no launcher.
     pub fn ancestor(&self) -> Option<u32> {
         self.ancestor
     }
@@ -435,6 +472,26 @@ impl Job {
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
+}
+
+/// Exchanges greetings with the launcher; returns the secret of the job.
+fn greet(
+    control: &Control,
+    entry: &StatusEntry,
+    state: RankState,
+) -> Result<Secret, BootstrapError> {
+    let secret = match control.receive()? {
+        ToRank::Welcome { version, secret } if control::common_version(version).is_some() => {
+            Secret::from_bytes(secret)
+        }
+        ToRank::Welcome { version, .. } => return Err(BootstrapError::Version(version)),
+        _ => return Err(BootstrapError::Control(control::Malformed::Unknown.into())),
+    };
+    // Before Hello, so that the launcher sees the state when Hello wakes it.
+    entry.set_state(state);
+    let pid = getpid().as_raw_nonzero().get() as u32;
+    control.send(&ToLauncher::Hello { version: control::VERSION, pid })?;
+    Ok(secret)
 }
 
 /// This process descends from the process that is in MPI as this rank.

@@ -19,6 +19,7 @@ pub mod control;
 mod direct;
 pub mod environment;
 mod error;
+pub mod hand_over;
 pub mod host_table;
 mod inherited_fd;
 mod job;

@@ -1,11 +1,13 @@
 //! A rank for the launcher's tests: stands in for an MPI program, with the bootstrap library
 //! alone. Each argument is a step, `[RANK:]VERB[=VALUE]`; steps of other ranks are skipped.
 
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt;
-use std::process::exit;
+use std::process::{Command, exit};
 use std::time::{Duration, Instant};
 
 use bootstrap::calls::Call;
+use bootstrap::hand_over;
 use bootstrap::spawning::{SpawnAnswer, SpawnRequest, SpawnSection};
 use bootstrap::status_page::monotonic_nanos;
 use bootstrap::{BlockedKind, BlockedOn, Job, RankState, WORLD_CONTEXT};
@@ -23,7 +25,11 @@ fn main() {
             continue;
         }
         let (verb, value) = step.split_once('=').unwrap_or((&step, ""));
-        if verb == "init" {
+        if verb == "own_launcher" {
+            start_launcher(job.as_mut().expect("init comes first"), value);
+        } else if verb == "leave_own_launcher" {
+            job.as_mut().expect("init comes first").leave_own_launcher();
+        } else if verb == "init" {
             let joined = Job::from_environment().unwrap_or_else(|error| {
                 eprintln!("{error}");
                 exit(9)
@@ -35,6 +41,16 @@ fn main() {
             act(verb, value, job.as_ref());
         }
     }
+}
+
+/// Starts this `mpiexec` for a process that was started alone, as the library does.
+fn start_launcher(job: &mut Job, mpiexec: &str) {
+    let (ours, theirs) = hand_over::socket().unwrap();
+    let mut command = Command::new(mpiexec);
+    let status = command.arg(hand_over::LAUNCHER_OPTION).stdin(theirs).status().unwrap();
+    assert!(status.success());
+    let rank = hand_over::receive(ours.as_fd(), 10).expect("it serves this process");
+    job.join_own_launcher(ours, rank).unwrap();
 }
 
 /// Returns the record of a wait for `RANK[,WORD...]`; the words say what else may happen.
@@ -148,12 +164,11 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         // In a shell, since Rust installs handlers for some signals.
         "kill" => {
             let line = format!("kill -{value} $$; sleep 10");
-            let error = std::process::Command::new("/bin/sh").args(["-c", &line]).exec();
+            let error = Command::new("/bin/sh").args(["-c", &line]).exec();
             panic!("{error}")
         }
         "run" => {
-            let status =
-                std::process::Command::new("/bin/sh").args(["-c", value]).status().unwrap();
+            let status = Command::new("/bin/sh").args(["-c", value]).status().unwrap();
             println!("ran: {:?}", status.code());
         }
         other => panic!("no such step: {other}"),

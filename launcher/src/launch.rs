@@ -22,7 +22,17 @@ use crate::{job, multi_host, options};
 
 /// Runs a job to its end. Returns its exit code.
 pub fn run(settings: &Settings) -> u8 {
-    try_run(settings).unwrap_or_else(|CannotRun { message, code }| {
+    run_on(settings, false)
+}
+
+/// Runs a job on this host, whatever hosts there are for the jobs that it spawns. Returns its exit
+/// code.
+pub(crate) fn run_here(settings: &Settings) -> u8 {
+    run_on(settings, true)
+}
+
+fn run_on(settings: &Settings, this_host: bool) -> u8 {
+    try_run(settings, this_host).unwrap_or_else(|CannotRun { message, code }| {
         let line = format!("mpiexec: {message}");
         eprintln!("{line}");
         let messages = [line];
@@ -31,7 +41,7 @@ pub fn run(settings: &Settings) -> u8 {
     })
 }
 
-fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
+fn try_run(settings: &Settings, this_host: bool) -> Result<u8, CannotRun> {
     let knobs = check_knobs(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
     let (settings, arrived) = hosts_known(settings)?;
@@ -42,6 +52,9 @@ fn try_run(settings: &Settings) -> Result<u8, CannotRun> {
     let tree_width = tree_width(&knobs, &settings);
     let settings = &Settings { explain, tree_width, ..settings };
     let jobs = JobLinks::Outermost(Box::new(NestedJobs::new(settings, &share)));
+    if this_host {
+        return job::run(settings, &share, explanations, jobs);
+    }
     run_ranks(settings, &share, explanations, arrived, jobs)
 }
 

@@ -65,6 +65,7 @@ pub mod signals;
 pub mod spawn;
 pub mod spawned;
 mod stall;
+pub mod stand_in;
 pub mod start;
 pub mod stdout;
 mod stopped_ranks;

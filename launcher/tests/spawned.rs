@@ -217,3 +217,77 @@ fn jobs_have_stalled_if_the_ranks_of_all_wait() {
         assert_eq!(count("MPI_Recv"), 2, "{ran:?}");
     }
 }
+
+/// Returns a process that was started alone and starts an `mpiexec` for itself, with these steps.
+fn alone(steps: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(rank());
+    let launcher = concat!("own_launcher=", env!("CARGO_BIN_EXE_mpiexec"));
+    command.args(["init", launcher]).args(steps.split(' ')).stdin(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn a_process_that_was_started_alone_spawns() {
+    let ran = finish(spawn(&mut alone(
+        "put_own=lone spawn=2;self;init;numbers;value_of=0;finalize sleep=0.3 \
+         spawn=1;self;init;numbers;sleep=0.3;print=last;finalize finalize leave_own_launcher \
+         print=done",
+    )));
+    let expected = [
+        "1 of 1..3, parent Some(0)",
+        "2 of 1..3, parent Some(0)",
+        "3 of 3..4, parent Some(0)",
+        "done",
+        "last",
+        "lone",
+        "lone",
+        "spawned from 1",
+        "spawned from 3",
+    ];
+    assert_eq!((ran.code, sorted(&ran.out)), (0, expected.to_vec()), "{ran:?}");
+    assert!(ran.out.ends_with("last\ndone\n"), "it waits for the last output: {ran:?}");
+    assert_eq!(ran.err, "", "{ran:?}");
+}
+
+#[test]
+fn a_process_without_standard_streams_does_not_print_into_its_connections() {
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", r#"exec "$0" "$@" 0<&- 1>&-"#, &rank(), "init"]);
+    command.arg(concat!("own_launcher=", env!("CARGO_BIN_EXE_mpiexec")));
+    command.args(["print=lost", "spawn=1;self;init;finalize", "finalize", "leave_own_launcher"]);
+    let ran = finish(spawn(&mut command));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+}
+
+#[test]
+fn the_jobs_of_a_process_that_was_started_alone_end_with_it() {
+    for (last, signal) in [("sleep=30", Some(Signal::KILL)), ("sleep=30", Some(Signal::TERM))]
+        .into_iter()
+        .chain([("exit=0", None), ("0:abort=5,over", None)])
+    {
+        let sleep = format!("sleep={}", unique_sleep());
+        let child = spawn(&mut alone(&format!("spawn=2;self;init;{sleep} sleep=0.3 {last}")));
+        if let Some(signal) = signal {
+            eventually("the spawned ranks run", || processes(&sleep) == 2);
+            kill_process(Pid::from_child(&child), signal).unwrap();
+        }
+        // Those that still run have its output.
+        let ran = finish(child);
+        assert!(ran.time < SOON && processes(&sleep) == 0, "{last}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_job_that_fails_ends_the_process_that_was_started_alone() {
+    let ran = finish(spawn(&mut alone("spawn=1;self;init;abort=3,bad sleep=30")));
+    assert!(ran.code == -1 && ran.time < SOON, "by SIGTERM: {ran:?}");
+    assert!(ran.err.starts_with("mpiexec: bad (pid "), "{ran:?}");
+}
+
+#[test]
+fn only_a_process_starts_an_mpiexec_for_itself() {
+    for option in ["--for-caller-apart", "--stand-in"] {
+        let ran = finish(spawn(&mut command(&[option])));
+        assert!(ran.code == 1 && ran.err.contains("is used by mpiexec itself"), "{ran:?}");
+    }
+}

@@ -305,7 +305,7 @@ pub fn finalize() -> Result<()> {
         let has_sessions = !p.tables.sessions.is_empty();
         p.core().map(|core| match has_sessions {
             true => core.job.mark_in_session(),
-            false => core.job.mark_finalized(),
+            false => core.finish_job(),
         })
     })
 }
@@ -342,11 +342,11 @@ impl Process {
 
     /// Returns the attribute MPI_UNIVERSE_SIZE: the processes of this job and those that were there
     /// before, and one more for each processor of this host. A program that spawns others starts
-    /// as many as it lacks. Without our launcher: the size of MPI_COMM_WORLD.
+    /// as many as it lacks. With another launcher: the size of MPI_COMM_WORLD.
     pub fn universe_size(&self) -> u32 {
-        self.core.as_deref().map_or(1, |Core { job, .. }| match job.control() {
-            Some(_) => job.world().end + job.processors,
-            None => job.size,
+        self.core.as_deref().map_or(1, |Core { job, .. }| match job.process_manager() {
+            None => job.world().end + job.processors,
+            Some(_) => job.size,
         })
     }
 

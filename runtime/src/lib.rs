@@ -45,6 +45,7 @@ pub mod message;
 pub mod other_jobs;
 mod outcome;
 mod outside_call;
+mod own_launcher;
 mod partition_requests;
 pub mod partitioned;
 mod partitions;

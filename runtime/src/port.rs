@@ -23,6 +23,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use crate::control_channel::ControlChannel;
 use crate::intercomm::{check_disjoint, create_with};
 use crate::lock::with;
+use crate::own_launcher;
 use crate::process::predefined;
 use crate::service;
 
@@ -114,6 +115,9 @@ impl Hello {
 
 /// Performs MPI_Open_port; returns the port's name.
 pub fn open() -> Result<String> {
+    // Before the port has a name, which tells the job. A process that cannot have a launcher meets
+    // nobody but itself.
+    let has_launcher = own_launcher::launcher().is_ok();
     let port = with(|p| {
         let core = p.core()?;
         core.port_numbers += 1;
@@ -121,7 +125,7 @@ pub fn open() -> Result<String> {
         core.ports.insert(number);
         Ok(Port { job, owner, number })
     })?;
-    if has_launcher()? {
+    if has_launcher {
         service::ask(NameRequest::Publish { name: port.registration(), value: Vec::new() })?;
     }
     Ok(port.to_string())

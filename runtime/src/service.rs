@@ -3,7 +3,7 @@
 use bootstrap::service_names::{MAX_TEXT, NameAnswer, NameRequest};
 use objects::{Class, Error, Result};
 
-use crate::lock::with;
+use crate::own_launcher;
 
 /// Performs MPI_Publish_name: MPI_ERR_SERVICE if the name is published already.
 pub fn publish(name: &[u8], port: &[u8]) -> Result<()> {
@@ -40,12 +40,8 @@ pub fn look_up(name: &[u8]) -> Result<Vec<u8>> {
 
 /// Sends a request to `mpiexec`, and waits for the answer, which it gives at once.
 pub(crate) fn ask(request: NameRequest) -> Result<NameAnswer> {
-    let control = with(|p| p.core().map(|core| core.job.control()))?;
-    let control = control.ok_or_else(|| {
-        Error::new(
-            Class::Service,
-            "no process keeps names of services: start the program with mpiexec of Verbena",
-        )
+    let control = own_launcher::launcher().map_err(|why| {
+        Error::new(Class::Service, format!("no process keeps names of services: {why}"))
     })?;
     control.ask_name(request).map_err(|error| {
         Error::new(Class::Service, format!("cannot ask mpiexec for a service name: {error}"))

@@ -88,7 +88,7 @@ pub fn finalize(handle: usize) -> Result<()> {
         p.bsend.detach(handle);
         let _ = p.tables.sessions.remove(handle as u64);
         if p.world_model.init_state != InitState::Running && p.tables.sessions.is_empty() {
-            p.core()?.job.mark_finalized();
+            p.core()?.finish_job();
         }
         Ok(())
     })

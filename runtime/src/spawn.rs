@@ -11,6 +11,7 @@ use objects::{Class, Comm, Error, Result};
 use crate::control_channel::ControlChannel;
 use crate::intercomm::create_with;
 use crate::lock::with;
+use crate::own_launcher;
 use crate::process::{Process, predefined};
 
 /// Performs MPI_Comm_spawn_multiple. Only `root` calls `request`. MPI_ERR_SPAWN if the processes
@@ -29,16 +30,7 @@ pub fn spawn(
 /// Starts processes; returns the process number of the first one.
 fn start(request: SpawnRequest) -> Result<u32> {
     let refused = |why: &str| Error::new(Class::Spawn, format!("cannot spawn: {why}"));
-    let (control, manager) = with(|p| {
-        let job = &p.core()?.job;
-        Ok((job.control(), job.process_manager()))
-    })?;
-    let control = control.ok_or_else(|| match manager {
-        Some(name) => {
-            refused(&format!("{name} started this job; start it with mpiexec of Verbena"))
-        }
-        None => refused("this process was started alone; start it with mpiexec of Verbena"),
-    })?;
+    let control = own_launcher::launcher().map_err(|why| refused(&why))?;
     // Before there are processes that cannot be reached.
     with(|p| p.core()?.meet_other_jobs())?;
     match control.ask_spawn(request) {

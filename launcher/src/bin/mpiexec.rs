@@ -10,6 +10,7 @@ use launcher::guard;
 use launcher::options::{Command, help, parse};
 use launcher::settings::EXIT_USAGE;
 use launcher::spawned;
+use launcher::stand_in;
 use launcher::stdout::print;
 
 fn main() -> ExitCode {
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
     }
     if std::env::args_os().nth(1).is_some_and(|first| spawned::is_meant(&first)) {
         return spawned::run().into();
+    }
+    if let Some(role) = std::env::args_os().nth(1).filter(|first| stand_in::is_meant(first)) {
+        return stand_in::run(&role).into();
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == guard::OPTION) {
         return guard::run(std::env::args_os().skip(2)).into();
