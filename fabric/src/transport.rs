@@ -139,6 +139,7 @@ impl Atomic {
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
     non_temporal: bool,
+    late: usize,
     chunks: Option<Chunks<'a>>,
 }
 
@@ -157,22 +158,40 @@ impl<'a> Slot<'a> {
     /// before it publishes the frame.
     #[inline]
     pub fn new(bytes: &'a mut [u8], non_temporal: bool) -> Slot<'a> {
-        Slot { bytes, non_temporal, chunks: None }
+        Slot { bytes, non_temporal, late: 0, chunks: None }
     }
 
     /// Makes a slot that is read while it is written, chunk by chunk.
     #[inline]
     pub fn chunked(bytes: &'a mut [u8], non_temporal: bool, chunks: Chunks<'a>) -> Slot<'a> {
-        Slot { bytes, non_temporal, chunks: Some(chunks) }
+        Slot { bytes, non_temporal, late: 0, chunks: Some(chunks) }
+    }
+
+    /// Has [`Slot::copy_from`] write the first `late` bytes last. They lie in the cache line that
+    /// the receiver polls; the line then crosses once, when it is complete.
+    #[inline(always)]
+    pub fn with_late_bytes(mut self, late: usize) -> Slot<'a> {
+        self.late = late;
+        self
     }
 
     /// Fills the slot with `from`, which must be as long.
     #[inline(always)]
     pub fn copy_from(&mut self, from: UserBuf) {
+        if self.late > 0 {
+            return self.copy_beginning_last(from);
+        }
         let non_temporal = self.non_temporal;
         self.fill_chunks(move |at, chunk| {
             if non_temporal { from.copy_out_nt(at, chunk) } else { from.read(at, chunk) }
         });
+    }
+
+    #[inline(never)]
+    fn copy_beginning_last(&mut self, from: UserBuf) {
+        let (first, rest) = self.bytes.split_at_mut(self.late);
+        from.read(first.len(), rest);
+        from.read(0, first);
     }
 
     /// Has `fill` write the slot from front to end, in the chunks that the receiver is to see,

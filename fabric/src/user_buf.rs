@@ -157,6 +157,21 @@ impl UserBuf {
     }
 }
 
+impl UserBuf {
+    /// Copies all of `from` to the start of `self`, the bytes in the first cache line last. Another
+    /// processor polls that line, and takes it away whenever it is there. The two do not overlap.
+    #[inline(always)]
+    pub fn copy_from_first_line_last(&self, from: UserBuf) {
+        let first = self.ptr.addr().wrapping_neg() % LINE;
+        if first == 0 || first >= from.len {
+            return self.copy_from(from);
+        }
+        let rest = from.len - first;
+        self.slice(first, rest).copy_from(from.slice(first, rest));
+        self.copy_from(from.slice(0, first));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +190,20 @@ mod tests {
                 all.slice(to, len).copy_from(all.slice(from, len));
                 assert_eq!(memory[to..to + len], wanted, "{len} bytes from {from} to {to}");
             }
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_copied_too_when_it_comes_last() {
+        for (at, len) in
+            (0..2 * LINE).flat_map(|at| [0, 1, 8, 47, 48, 49, 64, 300].map(|l| (at, l)))
+        {
+            let mut memory: Vec<u8> = (0..2_000_u32).map(|at| (at * 31 % 251) as u8).collect();
+            let wanted = [&memory[..at], &memory[1_000..1_000 + len], &memory[at + len..]].concat();
+            // SAFETY: the run is the vector's, which outlives it and is not used meanwhile.
+            let all = unsafe { UserBuf::new(memory.as_mut_ptr(), memory.len()) };
+            all.slice(at, len).copy_from_first_line_last(all.slice(1_000, len));
+            assert!(memory == wanted, "{len} bytes to {at}");
         }
     }
 

@@ -33,7 +33,7 @@
 //!   producer publishes k granules at p, the commit word of p + k is 0. The consumer therefore
 //!   finds either 0 or a whole frame, and both sides share no tail.
 //! - All commit words from the producer's position to `cleared` are 0. The producer clears a line
-//!   at a time, one line ahead.
+//!   at a time, one line ahead, and the word after a frame like the last.
 //! - The consumer never writes to the lines of frames. It returns space through `head`, a quarter
 //!   of a lap at a time.
 //! - Granules from the consumer's position to one lap later are not written, except those that no

@@ -321,10 +321,10 @@ impl Cursor {
                 Local::Copy { from, to } => {
                     let source = self.buffer(plan, from, scratch);
                     let target = self.buffer(plan, to, scratch);
-                    if to.space == Space::CollSegment && target.len() >= LONG_COPY {
-                        self.write_slots(plan, &target, &source);
-                    } else {
-                        target.copy_from(&source);
+                    match (to.space, target.len() >= LONG_COPY) {
+                        (Space::CollSegment, true) => self.write_slots(plan, &target, &source),
+                        (Space::CollSegment, false) => write_slot(&target, &source),
+                        _ => _ = target.copy_from(&source),
                     }
                 }
                 Local::Reduce { left, right, out } => {
@@ -492,4 +492,15 @@ impl Cursor {
 #[inline]
 fn slots_of(plan: &Plan, round: u64) -> Area {
     plan.segment().map_or(Area::EMPTY, |segment| segment.slots(round).into())
+}
+
+/// Copies data into a slot, whose first line has the flag that others poll.
+#[inline]
+fn write_slot(target: &Buffer, source: &Buffer) {
+    match (target.memory(), source.memory()) {
+        (Some(target), Some(source)) if target.len() == source.len() => {
+            target.copy_from_first_line_last(source);
+        }
+        _ => _ = target.copy_from(source),
+    }
 }

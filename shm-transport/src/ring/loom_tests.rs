@@ -75,6 +75,7 @@ fn push(producer: &mut Producer, tag: u8, len: usize) -> bool {
     }
     // Odd ones have the short header.
     let length = if tag % 2 == 1 { len as u64 } else { 0 };
+    producer.set_streaming(tag % 3 == 0);
     producer
         .publish(&Header { length, ..Header::new(Kind::Eager) }, len, false, |slot| slot.fill(tag));
     true

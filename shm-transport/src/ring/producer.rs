@@ -41,6 +41,8 @@ pub struct Producer {
     limit: u64,
     /// Commit words from `position` to here are 0.
     cleared: u64,
+    /// The commit word here is 0 too, if no frame has reached it: where a frame like the last ends.
+    expected_end: u64,
     /// Lines up to here were prefetched.
     prefetched: u64,
     /// The transport takes these frames for a stream, not for requests and replies.
@@ -80,6 +82,7 @@ impl Producer {
             position: start,
             limit: end,
             cleared,
+            expected_end: start,
             prefetched: start,
             streaming: true,
             consumed: start,
@@ -275,8 +278,8 @@ impl Producer {
         non_temporal: bool,
         fill: impl FnOnce(&mut Slot),
     ) {
-        self.publish_as(0, header, body, |bytes| {
-            fill(&mut Slot::new(bytes, non_temporal));
+        self.publish_as(0, header, body, |bytes, late| {
+            fill(&mut Slot::new(bytes, non_temporal).with_late_bytes(late));
             if non_temporal {
                 nt_fence();
             }
@@ -292,7 +295,7 @@ impl Producer {
     /// Publishes a frame whose body lies outside the ring, at `descriptor`.
     #[inline]
     pub fn publish_descriptor(&mut self, header: &Header, descriptor: &[u8]) {
-        self.publish_as(EXTERNAL, header, descriptor.len(), |bytes| {
+        self.publish_as(EXTERNAL, header, descriptor.len(), |bytes, _| {
             bytes.copy_from_slice(descriptor)
         });
     }
@@ -327,7 +330,7 @@ impl Producer {
         mark: u64,
         header: &Header,
         body: usize,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut [u8], usize),
     ) {
         let short = mark == 0 && is_short(header, body, self.me);
         let (mark, prefix) = if short { (SHORT, SHORT_PREFIX) } else { (mark, FULL_PREFIX) };
@@ -335,26 +338,31 @@ impl Producer {
         let next = self.position + needed;
         assert!(next < self.limit, "a frame was published without room for it");
         if next >= self.cleared {
-            self.clear(next);
+            self.clear_end(next);
         }
         let (frame, word) = (self.memory.at(self.position), self.memory.first_word(self.position));
+        let late = self.late_bytes(at, body);
         #[cfg(loom)]
         self.memory.model.write(self.memory.offset(self.position), needed);
         // SAFETY: the frame's granules are contiguous (it ends before the lap does) and returned by
         // the consumer (it ends before the limit). The consumer does not read them before the
         // commit word below is stored. The body ends inside them.
         unsafe {
-            if short {
-                frame.add(8).cast::<[u32; 2]>().write([header.context as u32, header.tag as u32]);
-            } else {
-                frame.add(8).cast::<[u8; Header::SIZE]>().write(header.encode());
+            if late.is_none() {
+                write_header(frame, header, short);
             }
-            fill(std::slice::from_raw_parts_mut(frame.add(at), body));
+            fill(std::slice::from_raw_parts_mut(frame.add(at), body), late.unwrap_or(0));
+            if late.is_some() {
+                write_header_last(frame, header, short);
+            }
         }
         word.store(mark | (body as u64 + 1), Ordering::Release);
         self.position = next;
         if self.cleared < next + LINE_GRANULES && self.cleared < self.limit {
             self.clear(self.cleared);
+        }
+        if !self.streaming {
+            self.clear_expected(next + needed);
         }
         if body >= LINE_ALIGNED_MIN && next + needed >= self.limit {
             self.begin_lap(needed);
@@ -366,6 +374,35 @@ impl Producer {
         };
         if (body >= LINE_ALIGNED_MIN || self.streaming) && self.prefetched < next + distance {
             self.prefetch_ahead(distance);
+        }
+    }
+
+    /// Returns how many bytes of the body are in the line of the commit word, if the frame is a
+    /// reply of several lines. The consumer polls that line, and takes it away whenever it is
+    /// there: therefore it is written last, all at once.
+    #[inline(always)]
+    fn late_bytes(&self, at: usize, body: usize) -> Option<usize> {
+        let begin = (self.position % LINE_GRANULES) as usize * GRANULE + at;
+        (!self.streaming && begin + body > LINE).then(|| LINE.saturating_sub(begin))
+    }
+
+    /// Clears the commit word after a frame that ends at `next`, unless that was done before.
+    #[inline(always)]
+    fn clear_end(&mut self, next: u64) {
+        if next == self.expected_end {
+            self.cleared = next + 1;
+        } else {
+            self.clear(next);
+        }
+    }
+
+    /// Clears the commit word at the end of the next frame, if that is like the last: a reply then
+    /// touches no line but its own before it is published.
+    #[inline(always)]
+    fn clear_expected(&mut self, end: u64) {
+        if end >= self.cleared && end < self.limit {
+            self.memory.first_word(end).store(0, Ordering::Relaxed);
+            self.expected_end = end;
         }
     }
 
@@ -395,6 +432,29 @@ impl Producer {
             self.prefetched += LINE_GRANULES;
         }
     }
+}
+
+/// Writes the header of a frame.
+///
+/// # Safety
+/// The frame has space for it, and no process reads it.
+#[inline(always)]
+unsafe fn write_header(frame: *mut u8, header: &Header, short: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if short {
+            frame.add(8).cast::<[u32; 2]>().write([header.context as u32, header.tag as u32]);
+        } else {
+            frame.add(8).cast::<[u8; Header::SIZE]>().write(header.encode());
+        }
+    }
+}
+
+/// As [`write_header`], out of line, so that frames of one line have no cost.
+#[inline(never)]
+unsafe fn write_header_last(frame: *mut u8, header: &Header, short: bool) {
+    // SAFETY: the caller's promise.
+    unsafe { write_header(frame, header, short) }
 }
 
 /// Returns whether the short header expresses all of this header.

@@ -1,7 +1,7 @@
 //! A ring by itself, in memory of this process. The modules `under_miri` run under Miri too; the
 //! other tests need system calls or much time.
 
-use fabric::{Header, Kind};
+use fabric::{Header, Kind, UserBuf};
 
 use super::{
     CONTROL_GRANULES, Consumer, Corrupted, FULL_PREFIX, GRANULE, LINE, LINE_GRANULES, Producer,
@@ -62,7 +62,11 @@ fn push(producer: &mut Producer, tag: u64, len: usize) -> Result<bool, Corrupted
             Space::Extend(end) => producer.extend_lap(end),
         }
     }
-    producer.publish(&header(tag, len), len, false, |slot| slot.copy_from_slice(&body(tag, len)));
+    let mut from = body(tag, len);
+    // SAFETY: the vector outlives the call.
+    let from = unsafe { UserBuf::new(from.as_mut_ptr(), len) };
+    producer.set_streaming(tag % 5 < 2);
+    producer.publish(&header(tag, len), len, false, |slot| slot.copy_from(from));
     Ok(true)
 }
 
