@@ -6,9 +6,10 @@
 
 use std::os::raw::c_int;
 
+use abi_client::integers::{DYNAMIC, Integers, is_predefined};
+
 use crate::generated::c;
 use crate::grequest;
-use crate::integers::{DYNAMIC, Integers, is_predefined};
 
 /// A class of handles.
 pub(crate) trait Handle: Copy {

@@ -16,7 +16,6 @@ mod array;
 mod copy;
 mod descriptor;
 mod handle;
-mod integers;
 mod logical;
 mod names;
 mod pending;
@@ -24,7 +23,6 @@ mod prelude;
 mod removed;
 mod section;
 mod sentinel;
-mod slots;
 mod text;
 
 // Chapters: the generator looks for bodies in these.

@@ -5,8 +5,9 @@
 
 use std::mem::transmute;
 
+use abi_client::slots::{Slots, table};
+
 use crate::prelude::*;
-use crate::slots::{Slots, table};
 
 /// MPI_ERR_OTHER: no slot is left.
 pub(crate) const NO_SLOT: c_int = 16;

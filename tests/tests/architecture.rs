@@ -18,7 +18,7 @@ use imports::Graph;
 const CRATES: &[&[&str]] = &[
     &["tests", "xtask"],
     &["mpi-abi", "launcher", "fortran", "mpi"],
-    &["runtime", "simulator", "mpi-derive"],
+    &["runtime", "simulator", "mpi-derive", "abi-client"],
     &["collectives", "io"],
     &["pt2pt", "rma", "verbs-device"],
     &["objects", "shm-transport", "tcp-transport", "verbs-transport", "bootstrap"],

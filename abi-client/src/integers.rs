@@ -16,10 +16,10 @@ use std::os::raw::c_int;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// The first number that is not a predefined handle.
-pub(crate) const DYNAMIC: usize = 0x1000;
+pub const DYNAMIC: usize = 0x1000;
 
 /// The integers of a class of handles.
-pub(crate) struct Integers {
+pub struct Integers {
     /// Whether the MPI's conversions return its handles; set by the first handle.
     are_returned: OnceLock<bool>,
     /// Decides where the first handle's integer gives another handle; without it, the first does.
@@ -33,21 +33,23 @@ struct Own {
     integers: BTreeMap<usize, c_int>,
 }
 
+#[allow(clippy::new_without_default, reason = "for statics")]
 impl Integers {
-    pub(crate) const fn new() -> Integers {
+    /// Numbers no handle yet.
+    pub const fn new() -> Integers {
         let own = Own { handles: Vec::new(), integers: BTreeMap::new() };
         Integers { are_returned: OnceLock::new(), probe: None, own: RwLock::new(own) }
     }
 
     /// Adds a function that makes a handle and returns whether its integer gives it back.
-    pub(crate) const fn with_probe(mut self, probe: fn() -> bool) -> Integers {
+    pub const fn with_probe(mut self, probe: fn() -> bool) -> Integers {
         self.probe = Some(probe);
         self
     }
 
     /// The integer of a handle that is not predefined. `to` and `from` are the MPI's conversions.
     #[inline]
-    pub(crate) fn of(
+    pub fn of(
         &self,
         handle: usize,
         to: impl Fn(usize) -> c_int,
@@ -61,7 +63,7 @@ impl Integers {
 
     /// The handle of an integer that is not predefined; `None` if there is no such handle.
     #[inline]
-    pub(crate) fn handle(&self, integer: c_int, from: impl Fn(c_int) -> usize) -> Option<usize> {
+    pub fn handle(&self, integer: c_int, from: impl Fn(c_int) -> usize) -> Option<usize> {
         match self.are_returned.get() {
             Some(false) => self.own_handle(integer),
             // Of no handle yet: the program has the integer from MPI itself.
@@ -117,7 +119,7 @@ impl Integers {
 
 /// Whether an integer stands for a predefined handle of the same number.
 #[inline]
-pub(crate) fn is_predefined(integer: c_int) -> bool {
+pub fn is_predefined(integer: c_int) -> bool {
     usize::try_from(integer).is_ok_and(|number| number < DYNAMIC)
 }
 

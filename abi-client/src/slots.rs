@@ -1,24 +1,27 @@
-//! C functions that call a Fortran procedure, for callbacks without extra state.
+//! C functions that call a function of the user's, for callbacks without extra state.
 //!
-//! C passes such a function nothing that leads to the procedure; therefore each procedure gets a C
-//! function of its own from a fixed number. It keeps the function for good: an operation may be
-//! freed while a call still uses it. A procedure that is registered again gets its old function.
+//! MPI passes such a function nothing that leads to the user's, here called the procedure;
+//! therefore each procedure gets a C function of its own from a fixed number. It keeps the function
+//! for good: an operation may be freed while a call still uses it. A procedure that is registered
+//! again gets its old function.
 
 use std::os::raw::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Procedures of one type that a program can register.
-pub(crate) const SLOTS: usize = 256;
+pub const SLOTS: usize = 256;
 
 /// The procedures of one type, by slot.
-pub(crate) struct Slots {
+pub struct Slots {
     procedures: [AtomicPtr<c_void>; SLOTS],
     used: Mutex<usize>,
 }
 
+#[allow(clippy::new_without_default, reason = "for statics")]
 impl Slots {
-    pub(crate) const fn new() -> Slots {
+    /// No procedures.
+    pub const fn new() -> Slots {
         Slots {
             procedures: [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS],
             used: Mutex::new(0),
@@ -26,7 +29,7 @@ impl Slots {
     }
 
     /// The slot of a procedure; `None` if all belong to others.
-    pub(crate) fn find(&self, procedure: *const c_void) -> Option<usize> {
+    pub fn find(&self, procedure: *const c_void) -> Option<usize> {
         let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let known = self.procedures[..*used]
             .iter()
@@ -43,16 +46,17 @@ impl Slots {
 
     /// The procedure of a slot.
     #[inline]
-    pub(crate) fn procedure(&self, slot: usize) -> *const c_void {
+    pub fn procedure(&self, slot: usize) -> *const c_void {
         self.procedures[slot].load(Ordering::Acquire)
     }
 }
 
 /// An array of one C function for each slot: `table!(function: type)`, where `function::<N>` is the
 /// C function of slot N.
-macro_rules! table {
+#[macro_export]
+macro_rules! slot_table {
     ($function:ident: $type:ty) => {{
-        const TABLE: [$type; $crate::slots::SLOTS] = $crate::slots::table!(@16 $function:
+        const TABLE: [$type; $crate::slots::SLOTS] = $crate::slot_table!(@16 $function:
             0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240);
         TABLE
     }};
@@ -67,7 +71,7 @@ macro_rules! table {
         )*]
     };
 }
-pub(crate) use table;
+pub use slot_table as table;
 
 #[cfg(test)]
 mod tests {
