@@ -1,7 +1,8 @@
-//! Link arguments of `libverbena_fortran.so`, and a stand-in for `libmpi_abi.so` to link with.
+//! Link arguments of `libverbena_fortran.so`, and a stand-in for `libmpi_abi.so` to link with. With
+//! the feature `mpich` these are `libmpifort.so.12` and `libmpi.so.12`.
 //!
-//! The stand-in has the soname of the standard ABI and a symbol for each of its functions. The
-//! library is therefore linked without any MPI, and records that it needs `libmpi_abi.so.1`.
+//! The stand-in has the soname of the MPI library and a symbol for each of its functions. The
+//! library is therefore linked without any MPI, and records that it needs that soname.
 
 use std::env;
 use std::fmt::Write as _;
@@ -9,7 +10,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// Variables of `libmpi.so.12`.
+const VARIABLES: [&str; 4] =
+    ["MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE"];
+
 fn main() {
+    let is_mpich = env::var_os("CARGO_FEATURE_MPICH").is_some();
+    let (mpi, soname) = match is_mpich {
+        true => ("libmpi.so.12", "libmpifort.so.12"),
+        false => ("libmpi_abi.so.1", "libverbena_fortran.so.1"),
+    };
     let table = "../mpi-abi/abi/functions.csv";
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={table}");
@@ -22,19 +32,23 @@ fn main() {
             let _ = writeln!(for_tests, "#[unsafe(no_mangle)]\nextern \"C\" fn {name}() {{}}");
         }
     }
+    for name in VARIABLES {
+        let _ = writeln!(source, "int *{name};");
+        let _ = writeln!(for_tests, "#[unsafe(no_mangle)]\nstatic mut {name}: usize = 0;");
+    }
     // Unit tests are linked to no library, and call no MPI.
     fs::write(out.join("stand_in.rs"), for_tests).expect("OUT_DIR can be written");
     let c = out.join("stand_in.c");
     fs::write(&c, source).expect("OUT_DIR can be written");
     let mut cc = Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
-    cc.args(["-shared", "-fPIC", "-w", "-Wl,-soname,libmpi_abi.so.1", "-o"]);
+    cc.args(["-shared", "-fPIC", "-w", &format!("-Wl,-soname,{mpi}"), "-o"]);
     let stand_in = out.join("stand_in.so");
     let built = cc.arg(&stand_in).arg(&c).status().expect("a C compiler runs");
-    assert!(built.success(), "the stand-in for libmpi_abi.so does not compile");
+    assert!(built.success(), "the stand-in for {mpi} does not compile");
     // By its path: a search path would be in LD_LIBRARY_PATH when cargo runs tests, and programs
     // of other tests would load the stand-in.
     println!("cargo::rustc-cdylib-link-arg={}", stand_in.display());
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libverbena_fortran.so.1");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     // The MPI that lies next to this library, unless LD_LIBRARY_PATH names another.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--enable-new-dtags,-rpath,$ORIGIN");
 }

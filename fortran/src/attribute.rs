@@ -10,6 +10,7 @@ use std::mem::transmute;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::prelude::*;
+use crate::target::{self, Predefined};
 
 /// Addresses of values that Fortran has set.
 static VALUES: LazyLock<Mutex<HashSet<usize>>> = LazyLock::new(Mutex::default);
@@ -162,25 +163,14 @@ create_keyvals! {
     keyval_create, MPI_Comm, c_int, MPI_Comm_create_keyval, PMPI_Comm_create_keyval;
 }
 
-/// The type behind the pointer that C gets for a predefined attribute.
-fn predefined(number: c_int, pointer: *mut c_void) -> Option<i64> {
-    const FIRST_OF_COMM: c_int = 501;
-    const LAST_OF_COMM: c_int = 507;
-    const WIN_BASE: c_int = 601;
-    const WIN_SIZE: c_int = 603;
-    const LAST_OF_WIN: c_int = 605;
-    if pointer.is_null() {
-        return None;
-    }
-    match number {
-        WIN_BASE => Some(pointer.addr() as i64),
+/// The value of a predefined attribute, where C gets this pointer.
+fn value_of(kind: Predefined, pointer: *mut c_void) -> i64 {
+    match kind {
+        Predefined::Address => pointer.addr() as i64,
         // SAFETY: C gives the address of an MPI_Aint.
-        WIN_SIZE => Some(unsafe { *pointer.cast::<i64>() }),
-        FIRST_OF_COMM..=LAST_OF_COMM | WIN_BASE..=LAST_OF_WIN => {
-            // SAFETY: C gives the address of an int.
-            Some(i64::from(unsafe { *pointer.cast::<c_int>() }))
-        }
-        _ => None,
+        Predefined::Aint => unsafe { *pointer.cast::<i64>() },
+        // SAFETY: C gives the address of an int.
+        Predefined::Int => i64::from(unsafe { *pointer.cast::<c_int>() }),
     }
 }
 
@@ -199,15 +189,17 @@ macro_rules! get_and_set {
                 unsafe {
                     let code = pick!(P, $c_get, $p_get)(
                         $class::from_fortran(*object),
-                        *number,
+                        target::c_keyval(*number),
                         (&raw mut pointer).cast(),
                         &raw mut is_set,
                     );
                     if code == SUCCESS {
                         *flag = to_logical(is_set);
                         if is_set != 0 {
-                            let found =
-                                predefined(*number, pointer).unwrap_or_else(|| load(pointer));
+                            let found = match target::predefined(*number) {
+                                Some(kind) if !pointer.is_null() => value_of(kind, pointer),
+                                _ => load(pointer),
+                            };
                             *value = found as $value;
                         }
                     }
@@ -250,7 +242,7 @@ get_and_set! {
 
 /// MPI_COMM_DUP_FN and its like, as procedures of Fortran.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_comm_dup_fn_(
+pub(crate) unsafe extern "C" fn mpi_comm_dup_fn_(
     _object: *mut c_int,
     _number: *mut c_int,
     _extra_state: *mut i64,
@@ -272,7 +264,7 @@ names!(mpi_comm_dup_fn_: mpi_comm_dup_fn mpi_comm_dup_fn__ MPI_COMM_DUP_FN
 
 /// MPI_DUP_FN, whose values are default INTEGERs.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_dup_fn_(
+pub(crate) unsafe extern "C" fn mpi_dup_fn_(
     _object: *mut c_int,
     _number: *mut c_int,
     _extra_state: *mut c_int,
@@ -292,7 +284,7 @@ names!(mpi_dup_fn_: mpi_dup_fn mpi_dup_fn__ MPI_DUP_FN);
 
 /// MPI_COMM_NULL_COPY_FN and its like; values are not touched, whatever their kind.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_comm_null_copy_fn_(
+pub(crate) unsafe extern "C" fn mpi_comm_null_copy_fn_(
     _object: *mut c_int,
     _number: *mut c_int,
     _extra_state: *mut i64,
@@ -315,7 +307,7 @@ names!(mpi_comm_null_copy_fn_:
 
 /// MPI_COMM_NULL_DELETE_FN and its like.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_comm_null_delete_fn_(
+pub(crate) unsafe extern "C" fn mpi_comm_null_delete_fn_(
     _object: *mut c_int,
     _number: *mut c_int,
     _value: *mut i64,

@@ -3,9 +3,7 @@
 
 use crate::pending::{self, Kept};
 use crate::prelude::*;
-
-/// MPI_ERR_IN_STATUS.
-const IN_STATUS: c_int = 18;
+use crate::target::{ERR_IN_STATUS, UNDEFINED};
 
 pub(crate) unsafe fn wait<const P: bool>(request: *mut c_int, out: *mut MPI_Status) -> c_int {
     // SAFETY: MPI asks the caller for valid arguments.
@@ -44,7 +42,7 @@ unsafe fn store_all(requests: &mut Handles<MPI_Request>, kept: &[Kept], code: c_
     unsafe {
         requests.store();
         for (kept, &request) in kept.iter().zip(requests.integers()) {
-            if code == SUCCESS || (code == IN_STATUS && request != kept.request()) {
+            if code == SUCCESS || (code == ERR_IN_STATUS && request != kept.request()) {
                 kept.completed();
             }
         }
@@ -143,9 +141,6 @@ pub(crate) unsafe fn request_free<const P: bool>(request: *mut c_int) -> c_int {
         code
     }
 }
-
-/// MPI_UNDEFINED.
-const UNDEFINED: c_int = -32766;
 
 /// Makes an index of C's one of Fortran's.
 fn from_one(index: c_int) -> c_int {

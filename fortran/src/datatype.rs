@@ -129,7 +129,7 @@ macro_rules! comparisons {
         $(
             /// Compares two handles; the same for all classes.
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $first(one: *const c_int, other: *const c_int) -> c_int {
+            pub(crate) unsafe extern "C" fn $first(one: *const c_int, other: *const c_int) -> c_int {
                 // SAFETY: the addresses of two handles.
                 to_logical(c_int::from(unsafe { *one $operator *other }))
             }

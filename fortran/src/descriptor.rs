@@ -9,14 +9,14 @@ use std::os::raw::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::generated::c;
-use crate::handle::MPI_Comm;
 use crate::sentinel::c_buffer;
+use crate::target::{COMM_WORLD, ERR_BUFFER};
 
 /// One dimension.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Dimension {
-    lower_bound: isize,
+    pub(crate) lower_bound: isize,
     /// The number of elements; -1 in the last dimension of an assumed-size array.
     pub(crate) extent: isize,
     /// Bytes from one element to the next.
@@ -26,12 +26,12 @@ pub(crate) struct Dimension {
 /// CFI_cdesc_t.
 #[repr(C)]
 pub(crate) struct Descriptor {
-    base: *mut c_void,
+    pub(crate) base: *mut c_void,
     pub(crate) elem_len: usize,
-    version: i32,
-    rank: u8,
-    rest: [u8; 3],
-    dimensions: [Dimension; 0],
+    pub(crate) version: i32,
+    pub(crate) rank: u8,
+    pub(crate) rest: [u8; 3],
+    pub(crate) dimensions: [Dimension; 0],
 }
 
 impl Descriptor {
@@ -86,8 +86,6 @@ const _: () = assert!(size_of::<Descriptor>() == 24, "dimensions begin at byte 2
 /// code of its own whose text names the procedure.
 #[cold]
 pub(crate) fn refuse(procedure: &CStr) -> c_int {
-    /// MPI_ERR_BUFFER.
-    const BUFFER: c_int = 1;
     static CODES: Mutex<BTreeMap<CString, c_int>> = Mutex::new(BTreeMap::new());
     let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
     let code = *codes.entry(procedure.to_owned()).or_insert_with(|| {
@@ -96,11 +94,11 @@ pub(crate) fn refuse(procedure: &CStr) -> c_int {
             b": invalid buffer: an array section with gaps; allowed: contiguous arrays, or whole \
               elements of the datatype where the call is one-sided or split\0",
         );
-        let mut code = BUFFER;
+        let mut code = ERR_BUFFER;
         // SAFETY: the address of a number, and a string that ends with zero.
         unsafe {
-            if c::PMPI_Add_error_code(BUFFER, &raw mut code) != 0 {
-                return BUFFER;
+            if c::PMPI_Add_error_code(ERR_BUFFER, &raw mut code) != 0 {
+                return ERR_BUFFER;
             }
             c::PMPI_Add_error_string(code, text.as_ptr().cast());
         }
@@ -108,6 +106,6 @@ pub(crate) fn refuse(procedure: &CStr) -> c_int {
     });
     drop(codes);
     // SAFETY: takes any communicator and code.
-    unsafe { c::PMPI_Comm_call_errhandler(MPI_Comm(0x101), code) };
+    unsafe { c::PMPI_Comm_call_errhandler(COMM_WORLD, code) };
     code
 }

@@ -51,7 +51,7 @@ macro_rules! clocks {
     ($($first:ident, $call:ident, $rest:tt;)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $first() -> f64 {
+            pub(crate) unsafe extern "C" fn $first() -> f64 {
                 // SAFETY: takes nothing.
                 unsafe { c::$call() }
             }
@@ -69,7 +69,7 @@ clocks! {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_aint_add_(base: *const i64, disp: *const i64) -> i64 {
+pub(crate) unsafe extern "C" fn mpi_aint_add_(base: *const i64, disp: *const i64) -> i64 {
     // SAFETY: the caller's INTEGERs.
     unsafe { (*base).wrapping_add(*disp) }
 }
@@ -79,7 +79,7 @@ names!(mpi_aint_add_: mpi_aint_add mpi_aint_add__ MPI_AINT_ADD
     pmpi_aint_add_f08_ pmpi_aint_add_f08 pmpi_aint_add_f08__ PMPI_AINT_ADD_F08);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_aint_diff_(one: *const i64, other: *const i64) -> i64 {
+pub(crate) unsafe extern "C" fn mpi_aint_diff_(one: *const i64, other: *const i64) -> i64 {
     // SAFETY: the caller's INTEGERs.
     unsafe { (*one).wrapping_sub(*other) }
 }
@@ -90,7 +90,7 @@ names!(mpi_aint_diff_: mpi_aint_diff mpi_aint_diff__ MPI_AINT_DIFF
 
 /// MPI_F_sync_reg: does nothing, but the compiler cannot know that (MPI-5.0 §19.1.8).
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_f_sync_reg_(_buf: *mut c_void) {}
+pub(crate) unsafe extern "C" fn mpi_f_sync_reg_(_buf: *mut c_void) {}
 names!(mpi_f_sync_reg_: mpi_f_sync_reg mpi_f_sync_reg__ MPI_F_SYNC_REG
     pmpi_f_sync_reg_ pmpi_f_sync_reg pmpi_f_sync_reg__ PMPI_F_SYNC_REG
     mpi_f_sync_reg_f08ts pmpi_f_sync_reg_f08ts);
@@ -104,7 +104,7 @@ names!(mpi_pcontrol_: mpi_pcontrol mpi_pcontrol__ MPI_PCONTROL
     mpi_pcontrol_f08_ mpi_pcontrol_f08 mpi_pcontrol_f08__ MPI_PCONTROL_F08);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_pcontrol_(level: *const c_int) {
+pub(crate) unsafe extern "C" fn pmpi_pcontrol_(level: *const c_int) {
     // SAFETY: the caller's INTEGER.
     unsafe { c::PMPI_Pcontrol(*level) };
 }
@@ -124,7 +124,7 @@ names!(mpi_sizeof_f08ts: pmpi_sizeof_f08ts);
 
 /// MPI_Status_f2f08 and MPI_Status_f082f: both forms are the same eight INTEGERs.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_status_f2f08_(
+pub(crate) unsafe extern "C" fn mpi_status_f2f08_(
     from: *const MPI_Status,
     to: *mut MPI_Status,
     ierror: *mut c_int,

@@ -80,40 +80,6 @@ pub(crate) unsafe fn grequest_start<const P: bool>(
     }
 }
 
-/// Makes a request, and returns whether the MPI turns its integer back into it. The request is of
-/// no communicator, and active meanwhile.
-#[cold]
-pub(crate) fn is_returned() -> bool {
-    unsafe extern "C" fn query(_: *mut c_void, _: *mut MPI_Status) -> c_int {
-        SUCCESS
-    }
-    unsafe extern "C" fn free(_: *mut c_void) -> c_int {
-        SUCCESS
-    }
-    unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
-        SUCCESS
-    }
-    let mut request = MPI_Request::NULL;
-    // SAFETY: functions of the types that MPI calls them by, which use no state, and the address
-    // of a handle. The request is complete when it is freed.
-    unsafe {
-        let code = c::PMPI_Grequest_start(
-            query as *const c_void,
-            free as *const c_void,
-            cancel as *const c_void,
-            std::ptr::null_mut(),
-            &raw mut request,
-        );
-        if code != SUCCESS {
-            return false;
-        }
-        let is_returned = MPI_Request::from_mpi(c::PMPI_Request_toint(request)) == request.0;
-        c::PMPI_Grequest_complete(request);
-        c::PMPI_Request_free(&raw mut request);
-        is_returned
-    }
-}
-
 /// A data representation; never removed.
 struct Representation {
     read: *const c_void,
@@ -188,7 +154,7 @@ unsafe extern "C" fn extent(
 
 /// MPI_CONVERSION_FN_NULL: a name to pass; no call reaches it.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_conversion_fn_null_() {}
+pub(crate) unsafe extern "C" fn mpi_conversion_fn_null_() {}
 names!(mpi_conversion_fn_null_:
     mpi_conversion_fn_null mpi_conversion_fn_null__ MPI_CONVERSION_FN_NULL);
 
@@ -201,6 +167,7 @@ fn is_null(procedure: *const c_void) -> bool {
         MPI_CONVERSION_FN_NULL,
     ];
     names.iter().any(|name| *name as *const c_void == procedure)
+        || crate::target::is_null_conversion(procedure)
 }
 
 macro_rules! register {

@@ -1,6 +1,7 @@
 //! Sizes of arrays that a call does not pass.
 
 use crate::prelude::*;
+use crate::target::{CART, DIST_GRAPH, GRAPH};
 
 /// Processes that a call on this communicator exchanges data with: of an intercommunicator the
 /// remote ones.
@@ -22,10 +23,6 @@ pub(crate) unsafe fn peers(comm: c_int) -> i64 {
 
 /// In- and outdegree of this process in the communicator's topology.
 pub(crate) unsafe fn neighbors(comm: c_int) -> (i64, i64) {
-    /// MPI_CART, MPI_GRAPH and MPI_DIST_GRAPH.
-    const CART: c_int = 211;
-    const GRAPH: c_int = 212;
-    const DIST_GRAPH: c_int = 213;
     let comm = MPI_Comm::from_fortran(comm);
     let (mut kind, mut one, mut other, mut weighted, mut rank) = (0, 0, 0, 0, 0);
     // SAFETY: the addresses of local numbers; a wrong handle is refused.

@@ -23,6 +23,7 @@ mod prelude;
 mod removed;
 mod section;
 mod sentinel;
+mod target;
 mod text;
 
 // Chapters: the generator looks for bodies in these.

@@ -3,9 +3,7 @@
 //! one that does not fit is an error of class MPI_ERR_ARG.
 
 use crate::prelude::*;
-
-/// MPI_ERR_ARG.
-const ARGUMENT: c_int = 12;
+use crate::target::ERR_ARG;
 
 /// Stores an address that fits an INTEGER.
 unsafe fn shortened(code: c_int, address: i64, to: *mut c_int) -> c_int {
@@ -15,7 +13,7 @@ unsafe fn shortened(code: c_int, address: i64, to: *mut c_int) -> c_int {
             unsafe { *to = address };
             SUCCESS
         }
-        (SUCCESS, Err(_)) => ARGUMENT,
+        (SUCCESS, Err(_)) => ERR_ARG,
         (code, _) => code,
     }
 }

@@ -8,9 +8,7 @@ use std::mem::transmute;
 use abi_client::slots::{Slots, table};
 
 use crate::prelude::*;
-
-/// MPI_ERR_OTHER: no slot is left.
-pub(crate) const NO_SLOT: c_int = 16;
+use crate::target::ERR_OTHER;
 
 type CUser = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype);
 type FortranUser = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut c_int);
@@ -53,7 +51,7 @@ pub(crate) unsafe fn op_create<const P: bool>(
     commute: *mut c_int,
     op: *mut c_int,
 ) -> c_int {
-    let Some(slot) = USERS.find(user_fn) else { return NO_SLOT };
+    let Some(slot) = USERS.find(user_fn) else { return ERR_OTHER };
     let function = table!(user: CUser)[slot];
     let mut handle = MPI_Op::NULL;
     // SAFETY: the caller's arguments; `function` has the type that C asks for.
@@ -75,7 +73,7 @@ pub(crate) unsafe fn op_create_c<const P: bool>(
     commute: *mut c_int,
     op: *mut c_int,
 ) -> c_int {
-    let Some(slot) = LARGE_USERS.find(user_fn) else { return NO_SLOT };
+    let Some(slot) = LARGE_USERS.find(user_fn) else { return ERR_OTHER };
     let function = table!(large_user: CLargeUser)[slot];
     let mut handle = MPI_Op::NULL;
     // SAFETY: the caller's arguments; `function` has the type that C asks for.
@@ -114,7 +112,7 @@ macro_rules! handlers {
                 errhandler: *mut c_int,
             ) -> c_int {
                 type Handler = unsafe extern "C" fn(*mut $class, *mut c_int);
-                let Some(slot) = $slots.find(procedure) else { return NO_SLOT };
+                let Some(slot) = $slots.find(procedure) else { return ERR_OTHER };
                 let function = table!($function: Handler)[slot];
                 let mut handle = MPI_Errhandler::NULL;
                 // SAFETY: the caller's arguments; `function` fits C's type as said above.

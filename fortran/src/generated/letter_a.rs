@@ -29,6 +29,7 @@ unsafe extern "C" fn pmpi_abi_get_fortran_booleans_(logical_size: *mut c_int, lo
     unsafe { abi_get_fortran_booleans::<true>(logical_size, logical_true, logical_false, is_set, ierror) }
 }
 names!(pmpi_abi_get_fortran_booleans_: pmpi_abi_get_fortran_booleans pmpi_abi_get_fortran_booleans__ PMPI_ABI_GET_FORTRAN_BOOLEANS pmpi_abi_get_fortran_booleans_f08_ pmpi_abi_get_fortran_booleans_f08 pmpi_abi_get_fortran_booleans_f08__ PMPI_ABI_GET_FORTRAN_BOOLEANS_F08);
+mpich_names!(pmpi_abi_get_fortran_booleans_: pmpir_abi_get_fortran_booleans_f08_);
 
 #[inline]
 unsafe fn abi_get_fortran_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -56,6 +57,7 @@ unsafe extern "C" fn pmpi_abi_get_fortran_info_(info: *mut c_int, ierror: *mut c
     unsafe { abi_get_fortran_info::<true>(info, ierror) }
 }
 names!(pmpi_abi_get_fortran_info_: pmpi_abi_get_fortran_info pmpi_abi_get_fortran_info__ PMPI_ABI_GET_FORTRAN_INFO pmpi_abi_get_fortran_info_f08_ pmpi_abi_get_fortran_info_f08 pmpi_abi_get_fortran_info_f08__ PMPI_ABI_GET_FORTRAN_INFO_F08);
+mpich_names!(pmpi_abi_get_fortran_info_: pmpir_abi_get_fortran_info_f08_);
 
 #[inline]
 unsafe fn abi_get_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -83,6 +85,7 @@ unsafe extern "C" fn pmpi_abi_get_info_(info: *mut c_int, ierror: *mut c_int) {
     unsafe { abi_get_info::<true>(info, ierror) }
 }
 names!(pmpi_abi_get_info_: pmpi_abi_get_info pmpi_abi_get_info__ PMPI_ABI_GET_INFO pmpi_abi_get_info_f08_ pmpi_abi_get_info_f08 pmpi_abi_get_info_f08__ PMPI_ABI_GET_INFO_F08);
+mpich_names!(pmpi_abi_get_info_: pmpir_abi_get_info_f08_);
 
 #[inline]
 unsafe fn abi_get_version<const P: bool>(abi_major: *mut c_int, abi_minor: *mut c_int, ierror: *mut c_int) {
@@ -106,6 +109,7 @@ unsafe extern "C" fn pmpi_abi_get_version_(abi_major: *mut c_int, abi_minor: *mu
     unsafe { abi_get_version::<true>(abi_major, abi_minor, ierror) }
 }
 names!(pmpi_abi_get_version_: pmpi_abi_get_version pmpi_abi_get_version__ PMPI_ABI_GET_VERSION pmpi_abi_get_version_f08_ pmpi_abi_get_version_f08 pmpi_abi_get_version_f08__ PMPI_ABI_GET_VERSION_F08);
+mpich_names!(pmpi_abi_get_version_: pmpir_abi_get_version_f08_);
 
 #[inline]
 unsafe fn abi_set_fortran_booleans<const P: bool>(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, ierror: *mut c_int) {
@@ -129,6 +133,7 @@ unsafe extern "C" fn pmpi_abi_set_fortran_booleans_(logical_size: *mut c_int, lo
     unsafe { abi_set_fortran_booleans::<true>(logical_size, logical_true, logical_false, ierror) }
 }
 names!(pmpi_abi_set_fortran_booleans_: pmpi_abi_set_fortran_booleans pmpi_abi_set_fortran_booleans__ PMPI_ABI_SET_FORTRAN_BOOLEANS pmpi_abi_set_fortran_booleans_f08_ pmpi_abi_set_fortran_booleans_f08 pmpi_abi_set_fortran_booleans_f08__ PMPI_ABI_SET_FORTRAN_BOOLEANS_F08);
+mpich_names!(pmpi_abi_set_fortran_booleans_: pmpir_abi_set_fortran_booleans_f08_);
 
 #[inline]
 unsafe fn abi_set_fortran_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -152,6 +157,7 @@ unsafe extern "C" fn pmpi_abi_set_fortran_info_(info: *mut c_int, ierror: *mut c
     unsafe { abi_set_fortran_info::<true>(info, ierror) }
 }
 names!(pmpi_abi_set_fortran_info_: pmpi_abi_set_fortran_info pmpi_abi_set_fortran_info__ PMPI_ABI_SET_FORTRAN_INFO pmpi_abi_set_fortran_info_f08_ pmpi_abi_set_fortran_info_f08 pmpi_abi_set_fortran_info_f08__ PMPI_ABI_SET_FORTRAN_INFO_F08);
+mpich_names!(pmpi_abi_set_fortran_info_: pmpir_abi_set_fortran_info_f08_);
 
 #[inline]
 unsafe fn abort<const P: bool>(comm: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -175,6 +181,7 @@ unsafe extern "C" fn pmpi_abort_(comm: *mut c_int, errorcode: *mut c_int, ierror
     unsafe { abort::<true>(comm, errorcode, ierror) }
 }
 names!(pmpi_abort_: pmpi_abort pmpi_abort__ PMPI_ABORT pmpi_abort_f08_ pmpi_abort_f08 pmpi_abort_f08__ PMPI_ABORT_F08);
+mpich_names!(pmpi_abort_: pmpir_abort_f08_);
 
 #[inline]
 unsafe fn accumulate<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -224,16 +231,18 @@ unsafe fn accumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { accumulate_f08::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
+    unsafe { accumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
+mpich_names!(mpi_accumulate_f08ts: mpi_accumulate_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { accumulate_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
+    unsafe { accumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
+mpich_names!(pmpi_accumulate_f08ts: pmpi_accumulate_f08ts_ pmpir_accumulate_f08ts_);
 
 #[cold]
 unsafe fn accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -260,16 +269,18 @@ unsafe fn accumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_cou
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { accumulate_c::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
+    unsafe { accumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
+mpich_names!(mpi_accumulate_c_f08ts: mpi_accumulate_c_f08ts_ mpi_accumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { accumulate_c::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
+    unsafe { accumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
+mpich_names!(pmpi_accumulate_c_f08ts: pmpi_accumulate_c_f08ts_ pmpi_accumulate_f08ts_large_ pmpir_accumulate_c_f08ts_ pmpir_accumulate_f08ts_large_);
 
 #[inline]
 unsafe fn add_error_class<const P: bool>(errorclass: *mut c_int, ierror: *mut c_int) {
@@ -293,6 +304,7 @@ unsafe extern "C" fn pmpi_add_error_class_(errorclass: *mut c_int, ierror: *mut 
     unsafe { add_error_class::<true>(errorclass, ierror) }
 }
 names!(pmpi_add_error_class_: pmpi_add_error_class pmpi_add_error_class__ PMPI_ADD_ERROR_CLASS pmpi_add_error_class_f08_ pmpi_add_error_class_f08 pmpi_add_error_class_f08__ PMPI_ADD_ERROR_CLASS_F08);
+mpich_names!(pmpi_add_error_class_: pmpir_add_error_class_f08_);
 
 #[inline]
 unsafe fn add_error_code<const P: bool>(errorclass: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -316,6 +328,7 @@ unsafe extern "C" fn pmpi_add_error_code_(errorclass: *mut c_int, errorcode: *mu
     unsafe { add_error_code::<true>(errorclass, errorcode, ierror) }
 }
 names!(pmpi_add_error_code_: pmpi_add_error_code pmpi_add_error_code__ PMPI_ADD_ERROR_CODE pmpi_add_error_code_f08_ pmpi_add_error_code_f08 pmpi_add_error_code_f08__ PMPI_ADD_ERROR_CODE_F08);
+mpich_names!(pmpi_add_error_code_: pmpir_add_error_code_f08_);
 
 #[inline]
 unsafe fn add_error_string<const P: bool>(errorcode: *mut c_int, string: *mut c_char, ierror: *mut c_int, string_len: usize) {
@@ -340,6 +353,7 @@ unsafe extern "C" fn pmpi_add_error_string_(errorcode: *mut c_int, string: *mut 
     unsafe { add_error_string::<true>(errorcode, string, ierror, string_len) }
 }
 names!(pmpi_add_error_string_: pmpi_add_error_string pmpi_add_error_string__ PMPI_ADD_ERROR_STRING pmpi_add_error_string_f08_ pmpi_add_error_string_f08 pmpi_add_error_string_f08__ PMPI_ADD_ERROR_STRING_F08);
+mpich_names!(pmpi_add_error_string_: pmpir_add_error_string_f08_);
 
 #[inline]
 unsafe fn allgather<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -390,16 +404,18 @@ unsafe fn allgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { allgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_allgather_f08ts: mpi_allgather_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { allgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_allgather_f08ts: pmpi_allgather_f08ts_ pmpir_allgather_f08ts_);
 
 #[cold]
 unsafe fn allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -427,16 +443,18 @@ unsafe fn allgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { allgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_allgather_c_f08ts: mpi_allgather_c_f08ts_ mpi_allgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { allgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_allgather_c_f08ts: pmpi_allgather_c_f08ts_ pmpi_allgather_f08ts_large_ pmpir_allgather_c_f08ts_ pmpir_allgather_f08ts_large_);
 
 #[inline]
 unsafe fn allgather_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -498,16 +516,18 @@ unsafe fn allgather_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcoun
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { allgather_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_allgather_init_f08ts: mpi_allgather_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { allgather_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_allgather_init_f08ts: pmpi_allgather_init_f08ts_ pmpir_allgather_init_f08ts_);
 
 #[cold]
 unsafe fn allgather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -542,16 +562,18 @@ unsafe fn allgather_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { allgather_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_allgather_init_c_f08ts: mpi_allgather_init_c_f08ts_ mpi_allgather_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgather_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { allgather_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_allgather_init_c_f08ts: pmpi_allgather_init_c_f08ts_ pmpi_allgather_init_f08ts_large_ pmpir_allgather_init_c_f08ts_ pmpir_allgather_init_f08ts_large_);
 
 #[inline]
 unsafe fn allgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -602,16 +624,18 @@ unsafe fn allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { allgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_allgatherv_f08ts: mpi_allgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { allgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_allgatherv_f08ts: pmpi_allgatherv_f08ts_ pmpir_allgatherv_f08ts_);
 
 #[cold]
 unsafe fn allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -639,16 +663,18 @@ unsafe fn allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { allgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_allgatherv_c_f08ts: mpi_allgatherv_c_f08ts_ mpi_allgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { allgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_allgatherv_c_f08ts: pmpi_allgatherv_c_f08ts_ pmpi_allgatherv_f08ts_large_ pmpir_allgatherv_c_f08ts_ pmpir_allgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn allgatherv_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -710,16 +736,18 @@ unsafe fn allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcou
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { allgatherv_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_allgatherv_init_f08ts: mpi_allgatherv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { allgatherv_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_allgatherv_init_f08ts: pmpi_allgatherv_init_f08ts_ pmpir_allgatherv_init_f08ts_);
 
 #[cold]
 unsafe fn allgatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -754,16 +782,18 @@ unsafe fn allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { allgatherv_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_allgatherv_init_c_f08ts: mpi_allgatherv_init_c_f08ts_ mpi_allgatherv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allgatherv_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { allgatherv_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_allgatherv_init_c_f08ts: pmpi_allgatherv_init_c_f08ts_ pmpi_allgatherv_init_f08ts_large_ pmpir_allgatherv_init_c_f08ts_ pmpir_allgatherv_init_f08ts_large_);
 
 #[inline]
 unsafe fn alloc_mem<const P: bool>(size: *mut i64, info: *mut c_int, baseptr: *mut i64, ierror: *mut c_int) {
@@ -787,6 +817,7 @@ unsafe extern "C" fn pmpi_alloc_mem_(size: *mut i64, info: *mut c_int, baseptr: 
     unsafe { alloc_mem::<true>(size, info, baseptr, ierror) }
 }
 names!(pmpi_alloc_mem_: pmpi_alloc_mem pmpi_alloc_mem__ PMPI_ALLOC_MEM pmpi_alloc_mem_cptr_ pmpi_alloc_mem_cptr pmpi_alloc_mem_cptr__ PMPI_ALLOC_MEM_CPTR pmpi_alloc_mem_f08_ pmpi_alloc_mem_f08 pmpi_alloc_mem_f08__ PMPI_ALLOC_MEM_F08);
+mpich_names!(pmpi_alloc_mem_: pmpir_alloc_mem_f08_);
 
 #[inline]
 unsafe fn allreduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -837,16 +868,18 @@ unsafe fn allreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allreduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { allreduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_allreduce_f08ts: mpi_allreduce_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allreduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { allreduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_allreduce_f08ts: pmpi_allreduce_f08ts_ pmpir_allreduce_f08ts_);
 
 #[cold]
 unsafe fn allreduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -874,16 +907,18 @@ unsafe fn allreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { allreduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_allreduce_c_f08ts: mpi_allreduce_c_f08ts_ mpi_allreduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { allreduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_allreduce_c_f08ts: pmpi_allreduce_c_f08ts_ pmpi_allreduce_f08ts_large_ pmpir_allreduce_c_f08ts_ pmpir_allreduce_f08ts_large_);
 
 #[inline]
 unsafe fn allreduce_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -945,16 +980,18 @@ unsafe fn allreduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allreduce_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_init_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { allreduce_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_allreduce_init_f08ts: mpi_allreduce_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allreduce_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { allreduce_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_allreduce_init_f08ts: pmpi_allreduce_init_f08ts_ pmpir_allreduce_init_f08ts_);
 
 #[cold]
 unsafe fn allreduce_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -989,16 +1026,18 @@ unsafe fn allreduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_allreduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_init_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { allreduce_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_allreduce_init_c_f08ts: mpi_allreduce_init_c_f08ts_ mpi_allreduce_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_allreduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { allreduce_init_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { allreduce_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_allreduce_init_c_f08ts: pmpi_allreduce_init_c_f08ts_ pmpi_allreduce_init_f08ts_large_ pmpir_allreduce_init_c_f08ts_ pmpir_allreduce_init_f08ts_large_);
 
 #[inline]
 unsafe fn alltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1049,16 +1088,18 @@ unsafe fn alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { alltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_alltoall_f08ts: mpi_alltoall_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { alltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_alltoall_f08ts: pmpi_alltoall_f08ts_ pmpir_alltoall_f08ts_);
 
 #[cold]
 unsafe fn alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1086,16 +1127,18 @@ unsafe fn alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { alltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_alltoall_c_f08ts: mpi_alltoall_c_f08ts_ mpi_alltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { alltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_alltoall_c_f08ts: pmpi_alltoall_c_f08ts_ pmpi_alltoall_f08ts_large_ pmpir_alltoall_c_f08ts_ pmpir_alltoall_f08ts_large_);
 
 #[inline]
 unsafe fn alltoall_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1157,16 +1200,18 @@ unsafe fn alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { alltoall_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_alltoall_init_f08ts: mpi_alltoall_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { alltoall_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_alltoall_init_f08ts: pmpi_alltoall_init_f08ts_ pmpir_alltoall_init_f08ts_);
 
 #[cold]
 unsafe fn alltoall_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1201,16 +1246,18 @@ unsafe fn alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { alltoall_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_alltoall_init_c_f08ts: mpi_alltoall_init_c_f08ts_ mpi_alltoall_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoall_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { alltoall_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_alltoall_init_c_f08ts: pmpi_alltoall_init_c_f08ts_ pmpi_alltoall_init_f08ts_large_ pmpir_alltoall_init_c_f08ts_ pmpir_alltoall_init_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1261,16 +1308,18 @@ unsafe fn alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_f08::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { alltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_alltoallv_f08ts: mpi_alltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { alltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_alltoallv_f08ts: pmpi_alltoallv_f08ts_ pmpir_alltoallv_f08ts_);
 
 #[cold]
 unsafe fn alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1298,16 +1347,18 @@ unsafe fn alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_c::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { alltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_alltoallv_c_f08ts: mpi_alltoallv_c_f08ts_ mpi_alltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_c::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { alltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_alltoallv_c_f08ts: pmpi_alltoallv_c_f08ts_ pmpi_alltoallv_f08ts_large_ pmpir_alltoallv_c_f08ts_ pmpir_alltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallv_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1369,16 +1420,18 @@ unsafe fn alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcoun
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_init_f08::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { alltoallv_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_alltoallv_init_f08ts: mpi_alltoallv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { alltoallv_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_alltoallv_init_f08ts: pmpi_alltoallv_init_f08ts_ pmpir_alltoallv_init_f08ts_);
 
 #[cold]
 unsafe fn alltoallv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1413,16 +1466,18 @@ unsafe fn alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_init_c::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { alltoallv_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_alltoallv_init_c_f08ts: mpi_alltoallv_init_c_f08ts_ mpi_alltoallv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallv_init_c::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { alltoallv_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_alltoallv_init_c_f08ts: pmpi_alltoallv_init_c_f08ts_ pmpi_alltoallv_init_f08ts_large_ pmpir_alltoallv_init_c_f08ts_ pmpir_alltoallv_init_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1479,16 +1534,18 @@ unsafe fn alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_f08::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { alltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(mpi_alltoallw_f08ts: mpi_alltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { alltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(pmpi_alltoallw_f08ts: pmpi_alltoallw_f08ts_ pmpir_alltoallw_f08ts_);
 
 #[cold]
 unsafe fn alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1520,16 +1577,18 @@ unsafe fn alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_c::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { alltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(mpi_alltoallw_c_f08ts: mpi_alltoallw_c_f08ts_ mpi_alltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_c::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { alltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(pmpi_alltoallw_c_f08ts: pmpi_alltoallw_c_f08ts_ pmpi_alltoallw_f08ts_large_ pmpir_alltoallw_c_f08ts_ pmpir_alltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallw_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1597,16 +1656,18 @@ unsafe fn alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcoun
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_init_f08::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { alltoallw_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(mpi_alltoallw_init_f08ts: mpi_alltoallw_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { alltoallw_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_alltoallw_init_f08ts: pmpi_alltoallw_init_f08ts_ pmpir_alltoallw_init_f08ts_);
 
 #[cold]
 unsafe fn alltoallw_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1645,16 +1706,18 @@ unsafe fn alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_init_c::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { alltoallw_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(mpi_alltoallw_init_c_f08ts: mpi_alltoallw_init_c_f08ts_ mpi_alltoallw_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { alltoallw_init_c::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { alltoallw_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_alltoallw_init_c_f08ts: pmpi_alltoallw_init_c_f08ts_ pmpi_alltoallw_init_f08ts_large_ pmpir_alltoallw_init_c_f08ts_ pmpir_alltoallw_init_f08ts_large_);
 
 #[inline]
 unsafe fn attr_delete<const P: bool>(comm: *mut c_int, keyval: *mut c_int, ierror: *mut c_int) {

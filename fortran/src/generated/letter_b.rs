@@ -25,6 +25,7 @@ unsafe extern "C" fn pmpi_barrier_(comm: *mut c_int, ierror: *mut c_int) {
     unsafe { barrier::<true>(comm, ierror) }
 }
 names!(pmpi_barrier_: pmpi_barrier pmpi_barrier__ PMPI_BARRIER pmpi_barrier_f08_ pmpi_barrier_f08 pmpi_barrier_f08__ PMPI_BARRIER_F08);
+mpich_names!(pmpi_barrier_: pmpir_barrier_f08_);
 
 #[inline]
 unsafe fn barrier_init<const P: bool>(comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -52,6 +53,7 @@ unsafe extern "C" fn pmpi_barrier_init_(comm: *mut c_int, info: *mut c_int, requ
     unsafe { barrier_init::<true>(comm, info, request, ierror) }
 }
 names!(pmpi_barrier_init_: pmpi_barrier_init pmpi_barrier_init__ PMPI_BARRIER_INIT pmpi_barrier_init_f08_ pmpi_barrier_init_f08 pmpi_barrier_init_f08__ PMPI_BARRIER_INIT_F08);
+mpich_names!(pmpi_barrier_init_: pmpir_barrier_init_f08_);
 
 #[inline]
 unsafe fn bcast<const P: bool>(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -100,16 +102,18 @@ unsafe fn bcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bcast_f08ts(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bcast_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_f08::<false>(buffer, count, datatype, root, comm, ierror) }
+    unsafe { bcast_f08::<false>(described!(buffer), count, datatype, root, comm, ierror) }
 }
+mpich_names!(mpi_bcast_f08ts: mpi_bcast_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bcast_f08ts(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bcast_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_f08::<true>(buffer, count, datatype, root, comm, ierror) }
+    unsafe { bcast_f08::<true>(described!(buffer), count, datatype, root, comm, ierror) }
 }
+mpich_names!(pmpi_bcast_f08ts: pmpi_bcast_f08ts_ pmpir_bcast_f08ts_);
 
 #[cold]
 unsafe fn bcast_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -135,16 +139,18 @@ unsafe fn bcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, dat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bcast_c_f08ts(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bcast_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_c::<false>(buffer, count, datatype, root, comm, ierror) }
+    unsafe { bcast_c::<false>(described!(buffer), count, datatype, root, comm, ierror) }
 }
+mpich_names!(mpi_bcast_c_f08ts: mpi_bcast_c_f08ts_ mpi_bcast_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bcast_c_f08ts(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bcast_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_c::<true>(buffer, count, datatype, root, comm, ierror) }
+    unsafe { bcast_c::<true>(described!(buffer), count, datatype, root, comm, ierror) }
 }
+mpich_names!(pmpi_bcast_c_f08ts: pmpi_bcast_c_f08ts_ pmpi_bcast_f08ts_large_ pmpir_bcast_c_f08ts_ pmpir_bcast_f08ts_large_);
 
 #[inline]
 unsafe fn bcast_init<const P: bool>(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -205,16 +211,18 @@ unsafe fn bcast_init_f08<const P: bool>(buffer: *const Descriptor, count: *mut c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bcast_init_f08ts(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bcast_init_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_init_f08::<false>(buffer, count, datatype, root, comm, info, request, ierror) }
+    unsafe { bcast_init_f08::<false>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_bcast_init_f08ts: mpi_bcast_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bcast_init_f08ts(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bcast_init_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_init_f08::<true>(buffer, count, datatype, root, comm, info, request, ierror) }
+    unsafe { bcast_init_f08::<true>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_bcast_init_f08ts: pmpi_bcast_init_f08ts_ pmpir_bcast_init_f08ts_);
 
 #[cold]
 unsafe fn bcast_init_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -248,16 +256,18 @@ unsafe fn bcast_init_c<const P: bool>(buffer: *const Descriptor, count: *mut i64
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bcast_init_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_init_c::<false>(buffer, count, datatype, root, comm, info, request, ierror) }
+    unsafe { bcast_init_c::<false>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_bcast_init_c_f08ts: mpi_bcast_init_c_f08ts_ mpi_bcast_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bcast_init_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bcast_init_c::<true>(buffer, count, datatype, root, comm, info, request, ierror) }
+    unsafe { bcast_init_c::<true>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_bcast_init_c_f08ts: pmpi_bcast_init_c_f08ts_ pmpi_bcast_init_f08ts_large_ pmpir_bcast_init_c_f08ts_ pmpir_bcast_init_f08ts_large_);
 
 #[inline]
 unsafe fn bsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -306,16 +316,18 @@ unsafe fn bsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_f08::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { bsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_bsend_f08ts: mpi_bsend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { bsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_bsend_f08ts: pmpi_bsend_f08ts_ pmpir_bsend_f08ts_);
 
 #[cold]
 unsafe fn bsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -341,16 +353,18 @@ unsafe fn bsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_c::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { bsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_bsend_c_f08ts: mpi_bsend_c_f08ts_ mpi_bsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_c::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { bsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_bsend_c_f08ts: pmpi_bsend_c_f08ts_ pmpi_bsend_f08ts_large_ pmpir_bsend_c_f08ts_ pmpir_bsend_f08ts_large_);
 
 #[inline]
 unsafe fn bsend_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -411,16 +425,18 @@ unsafe fn bsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bsend_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bsend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_init_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { bsend_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_bsend_init_f08ts: mpi_bsend_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bsend_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bsend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { bsend_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_bsend_init_f08ts: pmpi_bsend_init_f08ts_ pmpir_bsend_init_f08ts_);
 
 #[cold]
 unsafe fn bsend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -454,16 +470,18 @@ unsafe fn bsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_bsend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_init_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { bsend_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_bsend_init_c_f08ts: mpi_bsend_init_c_f08ts_ mpi_bsend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_bsend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { bsend_init_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { bsend_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_bsend_init_c_f08ts: pmpi_bsend_init_c_f08ts_ pmpi_bsend_init_f08ts_large_ pmpir_bsend_init_c_f08ts_ pmpir_bsend_init_f08ts_large_);
 
 #[inline]
 unsafe fn buffer_attach<const P: bool>(buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -498,16 +516,18 @@ unsafe fn buffer_attach_f08<const P: bool>(buffer: *const Descriptor, size: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_buffer_attach_f08ts(buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { buffer_attach_f08::<false>(buffer, size, ierror) }
+    unsafe { buffer_attach_f08::<false>(described!(buffer), size, ierror) }
 }
+mpich_names!(mpi_buffer_attach_f08ts: mpi_buffer_attach_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_buffer_attach_f08ts(buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { buffer_attach_f08::<true>(buffer, size, ierror) }
+    unsafe { buffer_attach_f08::<true>(described!(buffer), size, ierror) }
 }
+mpich_names!(pmpi_buffer_attach_f08ts: pmpi_buffer_attach_f08ts_ pmpir_buffer_attach_f08ts_);
 
 #[inline]
 unsafe fn buffer_attach_c<const P: bool>(buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -519,16 +539,18 @@ unsafe fn buffer_attach_c<const P: bool>(buffer: *const Descriptor, size: *mut i
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_buffer_attach_c_f08ts(buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { buffer_attach_c::<false>(buffer, size, ierror) }
+    unsafe { buffer_attach_c::<false>(described!(buffer), size, ierror) }
 }
+mpich_names!(mpi_buffer_attach_c_f08ts: mpi_buffer_attach_c_f08ts_ mpi_buffer_attach_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_buffer_attach_c_f08ts(buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { buffer_attach_c::<true>(buffer, size, ierror) }
+    unsafe { buffer_attach_c::<true>(described!(buffer), size, ierror) }
 }
+mpich_names!(pmpi_buffer_attach_c_f08ts: pmpi_buffer_attach_c_f08ts_ pmpi_buffer_attach_f08ts_large_ pmpir_buffer_attach_c_f08ts_ pmpir_buffer_attach_f08ts_large_);
 
 #[inline]
 unsafe fn buffer_detach<const P: bool>(buffer_addr: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -575,6 +597,7 @@ unsafe extern "C" fn pmpi_buffer_detach_f08_(buffer_addr: *mut *mut c_void, size
     unsafe { buffer_detach_f08::<true>(buffer_addr, size, ierror) }
 }
 names!(pmpi_buffer_detach_f08_: pmpi_buffer_detach_f08 pmpi_buffer_detach_f08__ PMPI_BUFFER_DETACH_F08);
+mpich_names!(pmpi_buffer_detach_f08_: pmpir_buffer_detach_f08_);
 
 #[inline]
 unsafe fn buffer_detach_c<const P: bool>(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -591,6 +614,7 @@ unsafe extern "C" fn mpi_buffer_detach_c_f08_(buffer_addr: *mut *mut c_void, siz
     unsafe { buffer_detach_c::<false>(buffer_addr, size, ierror) }
 }
 names!(mpi_buffer_detach_c_f08_: mpi_buffer_detach_c_f08 mpi_buffer_detach_c_f08__ MPI_BUFFER_DETACH_C_F08);
+mpich_names!(mpi_buffer_detach_c_f08_: mpi_buffer_detach_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_buffer_detach_c_f08_(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -598,6 +622,7 @@ unsafe extern "C" fn pmpi_buffer_detach_c_f08_(buffer_addr: *mut *mut c_void, si
     unsafe { buffer_detach_c::<true>(buffer_addr, size, ierror) }
 }
 names!(pmpi_buffer_detach_c_f08_: pmpi_buffer_detach_c_f08 pmpi_buffer_detach_c_f08__ PMPI_BUFFER_DETACH_C_F08);
+mpich_names!(pmpi_buffer_detach_c_f08_: pmpi_buffer_detach_f08_large_ pmpir_buffer_detach_c_f08_ pmpir_buffer_detach_f08_large_);
 
 #[inline]
 unsafe fn buffer_flush<const P: bool>(ierror: *mut c_int) {
@@ -621,6 +646,7 @@ unsafe extern "C" fn pmpi_buffer_flush_(ierror: *mut c_int) {
     unsafe { buffer_flush::<true>(ierror) }
 }
 names!(pmpi_buffer_flush_: pmpi_buffer_flush pmpi_buffer_flush__ PMPI_BUFFER_FLUSH pmpi_buffer_flush_f08_ pmpi_buffer_flush_f08 pmpi_buffer_flush_f08__ PMPI_BUFFER_FLUSH_F08);
+mpich_names!(pmpi_buffer_flush_: pmpir_buffer_flush_f08_);
 
 #[inline]
 unsafe fn buffer_iflush<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -648,3 +674,4 @@ unsafe extern "C" fn pmpi_buffer_iflush_(request: *mut c_int, ierror: *mut c_int
     unsafe { buffer_iflush::<true>(request, ierror) }
 }
 names!(pmpi_buffer_iflush_: pmpi_buffer_iflush pmpi_buffer_iflush__ PMPI_BUFFER_IFLUSH pmpi_buffer_iflush_f08_ pmpi_buffer_iflush_f08 pmpi_buffer_iflush_f08__ PMPI_BUFFER_IFLUSH_F08);
+mpich_names!(pmpi_buffer_iflush_: pmpir_buffer_iflush_f08_);

@@ -27,6 +27,7 @@ unsafe extern "C" fn pmpi_errhandler_free_(errhandler: *mut c_int, ierror: *mut 
     unsafe { errhandler_free::<true>(errhandler, ierror) }
 }
 names!(pmpi_errhandler_free_: pmpi_errhandler_free pmpi_errhandler_free__ PMPI_ERRHANDLER_FREE pmpi_errhandler_free_f08_ pmpi_errhandler_free_f08 pmpi_errhandler_free_f08__ PMPI_ERRHANDLER_FREE_F08);
+mpich_names!(pmpi_errhandler_free_: pmpir_errhandler_free_f08_);
 
 #[inline]
 unsafe fn error_class<const P: bool>(errorcode: *mut c_int, errorclass: *mut c_int, ierror: *mut c_int) {
@@ -50,12 +51,13 @@ unsafe extern "C" fn pmpi_error_class_(errorcode: *mut c_int, errorclass: *mut c
     unsafe { error_class::<true>(errorcode, errorclass, ierror) }
 }
 names!(pmpi_error_class_: pmpi_error_class pmpi_error_class__ PMPI_ERROR_CLASS pmpi_error_class_f08_ pmpi_error_class_f08 pmpi_error_class_f08__ PMPI_ERROR_CLASS_F08);
+mpich_names!(pmpi_error_class_: pmpir_error_class_f08_);
 
 #[inline]
 unsafe fn error_string<const P: bool>(errorcode: *mut c_int, string: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, string_len: usize) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        let mut string_ = TextOut::new(string, string_len, 512);
+        let mut string_ = TextOut::new(string, string_len, limits::MPI_MAX_ERROR_STRING);
         let code = pick!(P, MPI_Error_string, PMPI_Error_string)(*errorcode, string_.as_mut_ptr(), resultlen);
         if code == SUCCESS {
             string_.store();
@@ -77,6 +79,7 @@ unsafe extern "C" fn pmpi_error_string_(errorcode: *mut c_int, string: *mut c_ch
     unsafe { error_string::<true>(errorcode, string, resultlen, ierror, string_len) }
 }
 names!(pmpi_error_string_: pmpi_error_string pmpi_error_string__ PMPI_ERROR_STRING pmpi_error_string_f08_ pmpi_error_string_f08 pmpi_error_string_f08__ PMPI_ERROR_STRING_F08);
+mpich_names!(pmpi_error_string_: pmpir_error_string_f08_);
 
 #[inline]
 unsafe fn exscan<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -127,16 +130,18 @@ unsafe fn exscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_exscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { exscan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_exscan_f08ts: mpi_exscan_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_exscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { exscan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_exscan_f08ts: pmpi_exscan_f08ts_ pmpir_exscan_f08ts_);
 
 #[cold]
 unsafe fn exscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -164,16 +169,18 @@ unsafe fn exscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const De
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_exscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { exscan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_exscan_c_f08ts: mpi_exscan_c_f08ts_ mpi_exscan_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_exscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { exscan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_exscan_c_f08ts: pmpi_exscan_c_f08ts_ pmpi_exscan_f08ts_large_ pmpir_exscan_c_f08ts_ pmpir_exscan_f08ts_large_);
 
 #[inline]
 unsafe fn exscan_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -235,16 +242,18 @@ unsafe fn exscan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_exscan_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_init_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { exscan_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_exscan_init_f08ts: mpi_exscan_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_exscan_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { exscan_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_exscan_init_f08ts: pmpi_exscan_init_f08ts_ pmpir_exscan_init_f08ts_);
 
 #[cold]
 unsafe fn exscan_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -279,13 +288,15 @@ unsafe fn exscan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_exscan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_init_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { exscan_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_exscan_init_c_f08ts: mpi_exscan_init_c_f08ts_ mpi_exscan_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_exscan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { exscan_init_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { exscan_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_exscan_init_c_f08ts: pmpi_exscan_init_c_f08ts_ pmpi_exscan_init_f08ts_large_ pmpir_exscan_init_c_f08ts_ pmpir_exscan_init_f08ts_large_);

@@ -36,16 +36,18 @@ unsafe fn fetch_and_op_f08<const P: bool>(origin_addr: *const Descriptor, result
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_fetch_and_op_f08ts(origin_addr: *const Passed, result_addr: *const Passed, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { fetch_and_op_f08::<false>(origin_addr, result_addr, datatype, target_rank, target_disp, op, win, ierror) }
+    unsafe { fetch_and_op_f08::<false>(described!(origin_addr), described!(result_addr), datatype, target_rank, target_disp, op, win, ierror) }
 }
+mpich_names!(mpi_fetch_and_op_f08ts: mpi_fetch_and_op_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_fetch_and_op_f08ts(origin_addr: *const Passed, result_addr: *const Passed, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { fetch_and_op_f08::<true>(origin_addr, result_addr, datatype, target_rank, target_disp, op, win, ierror) }
+    unsafe { fetch_and_op_f08::<true>(described!(origin_addr), described!(result_addr), datatype, target_rank, target_disp, op, win, ierror) }
 }
+mpich_names!(pmpi_fetch_and_op_f08ts: pmpi_fetch_and_op_f08ts_ pmpir_fetch_and_op_f08ts_);
 
 #[inline]
 unsafe fn file_call_errhandler<const P: bool>(fh: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -69,6 +71,7 @@ unsafe extern "C" fn pmpi_file_call_errhandler_(fh: *mut c_int, errorcode: *mut 
     unsafe { file_call_errhandler::<true>(fh, errorcode, ierror) }
 }
 names!(pmpi_file_call_errhandler_: pmpi_file_call_errhandler pmpi_file_call_errhandler__ PMPI_FILE_CALL_ERRHANDLER pmpi_file_call_errhandler_f08_ pmpi_file_call_errhandler_f08 pmpi_file_call_errhandler_f08__ PMPI_FILE_CALL_ERRHANDLER_F08);
+mpich_names!(pmpi_file_call_errhandler_: pmpir_file_call_errhandler_f08_);
 
 #[inline]
 unsafe fn file_close<const P: bool>(fh: *mut c_int, ierror: *mut c_int) {
@@ -94,6 +97,7 @@ unsafe extern "C" fn pmpi_file_close_(fh: *mut c_int, ierror: *mut c_int) {
     unsafe { file_close::<true>(fh, ierror) }
 }
 names!(pmpi_file_close_: pmpi_file_close pmpi_file_close__ PMPI_FILE_CLOSE pmpi_file_close_f08_ pmpi_file_close_f08 pmpi_file_close_f08__ PMPI_FILE_CLOSE_F08);
+mpich_names!(pmpi_file_close_: pmpir_file_close_f08_);
 
 #[inline]
 unsafe fn file_create_errhandler<const P: bool>(file_errhandler_fn: *const c_void, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -117,6 +121,7 @@ unsafe extern "C" fn pmpi_file_create_errhandler_(file_errhandler_fn: *const c_v
     unsafe { file_create_errhandler::<true>(file_errhandler_fn, errhandler, ierror) }
 }
 names!(pmpi_file_create_errhandler_: pmpi_file_create_errhandler pmpi_file_create_errhandler__ PMPI_FILE_CREATE_ERRHANDLER pmpi_file_create_errhandler_f08_ pmpi_file_create_errhandler_f08 pmpi_file_create_errhandler_f08__ PMPI_FILE_CREATE_ERRHANDLER_F08);
+mpich_names!(pmpi_file_create_errhandler_: pmpir_file_create_errhandler_f08_);
 
 #[inline]
 unsafe fn file_delete<const P: bool>(filename: *mut c_char, info: *mut c_int, ierror: *mut c_int, filename_len: usize) {
@@ -141,6 +146,7 @@ unsafe extern "C" fn pmpi_file_delete_(filename: *mut c_char, info: *mut c_int, 
     unsafe { file_delete::<true>(filename, info, ierror, filename_len) }
 }
 names!(pmpi_file_delete_: pmpi_file_delete pmpi_file_delete__ PMPI_FILE_DELETE pmpi_file_delete_f08_ pmpi_file_delete_f08 pmpi_file_delete_f08__ PMPI_FILE_DELETE_F08);
+mpich_names!(pmpi_file_delete_: pmpir_file_delete_f08_);
 
 #[inline]
 unsafe fn file_get_amode<const P: bool>(fh: *mut c_int, amode: *mut c_int, ierror: *mut c_int) {
@@ -164,6 +170,7 @@ unsafe extern "C" fn pmpi_file_get_amode_(fh: *mut c_int, amode: *mut c_int, ier
     unsafe { file_get_amode::<true>(fh, amode, ierror) }
 }
 names!(pmpi_file_get_amode_: pmpi_file_get_amode pmpi_file_get_amode__ PMPI_FILE_GET_AMODE pmpi_file_get_amode_f08_ pmpi_file_get_amode_f08 pmpi_file_get_amode_f08__ PMPI_FILE_GET_AMODE_F08);
+mpich_names!(pmpi_file_get_amode_: pmpir_file_get_amode_f08_);
 
 #[inline]
 unsafe fn file_get_atomicity<const P: bool>(fh: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -191,6 +198,7 @@ unsafe extern "C" fn pmpi_file_get_atomicity_(fh: *mut c_int, flag: *mut c_int, 
     unsafe { file_get_atomicity::<true>(fh, flag, ierror) }
 }
 names!(pmpi_file_get_atomicity_: pmpi_file_get_atomicity pmpi_file_get_atomicity__ PMPI_FILE_GET_ATOMICITY pmpi_file_get_atomicity_f08_ pmpi_file_get_atomicity_f08 pmpi_file_get_atomicity_f08__ PMPI_FILE_GET_ATOMICITY_F08);
+mpich_names!(pmpi_file_get_atomicity_: pmpir_file_get_atomicity_f08_);
 
 #[inline]
 unsafe fn file_get_byte_offset<const P: bool>(fh: *mut c_int, offset: *mut i64, disp: *mut i64, ierror: *mut c_int) {
@@ -214,6 +222,7 @@ unsafe extern "C" fn pmpi_file_get_byte_offset_(fh: *mut c_int, offset: *mut i64
     unsafe { file_get_byte_offset::<true>(fh, offset, disp, ierror) }
 }
 names!(pmpi_file_get_byte_offset_: pmpi_file_get_byte_offset pmpi_file_get_byte_offset__ PMPI_FILE_GET_BYTE_OFFSET pmpi_file_get_byte_offset_f08_ pmpi_file_get_byte_offset_f08 pmpi_file_get_byte_offset_f08__ PMPI_FILE_GET_BYTE_OFFSET_F08);
+mpich_names!(pmpi_file_get_byte_offset_: pmpir_file_get_byte_offset_f08_);
 
 #[inline]
 unsafe fn file_get_errhandler<const P: bool>(file: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -241,6 +250,7 @@ unsafe extern "C" fn pmpi_file_get_errhandler_(file: *mut c_int, errhandler: *mu
     unsafe { file_get_errhandler::<true>(file, errhandler, ierror) }
 }
 names!(pmpi_file_get_errhandler_: pmpi_file_get_errhandler pmpi_file_get_errhandler__ PMPI_FILE_GET_ERRHANDLER pmpi_file_get_errhandler_f08_ pmpi_file_get_errhandler_f08 pmpi_file_get_errhandler_f08__ PMPI_FILE_GET_ERRHANDLER_F08);
+mpich_names!(pmpi_file_get_errhandler_: pmpir_file_get_errhandler_f08_);
 
 #[inline]
 unsafe fn file_get_group<const P: bool>(fh: *mut c_int, group: *mut c_int, ierror: *mut c_int) {
@@ -268,6 +278,7 @@ unsafe extern "C" fn pmpi_file_get_group_(fh: *mut c_int, group: *mut c_int, ier
     unsafe { file_get_group::<true>(fh, group, ierror) }
 }
 names!(pmpi_file_get_group_: pmpi_file_get_group pmpi_file_get_group__ PMPI_FILE_GET_GROUP pmpi_file_get_group_f08_ pmpi_file_get_group_f08 pmpi_file_get_group_f08__ PMPI_FILE_GET_GROUP_F08);
+mpich_names!(pmpi_file_get_group_: pmpir_file_get_group_f08_);
 
 #[inline]
 unsafe fn file_get_info<const P: bool>(fh: *mut c_int, info_used: *mut c_int, ierror: *mut c_int) {
@@ -295,6 +306,7 @@ unsafe extern "C" fn pmpi_file_get_info_(fh: *mut c_int, info_used: *mut c_int, 
     unsafe { file_get_info::<true>(fh, info_used, ierror) }
 }
 names!(pmpi_file_get_info_: pmpi_file_get_info pmpi_file_get_info__ PMPI_FILE_GET_INFO pmpi_file_get_info_f08_ pmpi_file_get_info_f08 pmpi_file_get_info_f08__ PMPI_FILE_GET_INFO_F08);
+mpich_names!(pmpi_file_get_info_: pmpir_file_get_info_f08_);
 
 #[inline]
 unsafe fn file_get_position<const P: bool>(fh: *mut c_int, offset: *mut i64, ierror: *mut c_int) {
@@ -318,6 +330,7 @@ unsafe extern "C" fn pmpi_file_get_position_(fh: *mut c_int, offset: *mut i64, i
     unsafe { file_get_position::<true>(fh, offset, ierror) }
 }
 names!(pmpi_file_get_position_: pmpi_file_get_position pmpi_file_get_position__ PMPI_FILE_GET_POSITION pmpi_file_get_position_f08_ pmpi_file_get_position_f08 pmpi_file_get_position_f08__ PMPI_FILE_GET_POSITION_F08);
+mpich_names!(pmpi_file_get_position_: pmpir_file_get_position_f08_);
 
 #[inline]
 unsafe fn file_get_position_shared<const P: bool>(fh: *mut c_int, offset: *mut i64, ierror: *mut c_int) {
@@ -341,6 +354,7 @@ unsafe extern "C" fn pmpi_file_get_position_shared_(fh: *mut c_int, offset: *mut
     unsafe { file_get_position_shared::<true>(fh, offset, ierror) }
 }
 names!(pmpi_file_get_position_shared_: pmpi_file_get_position_shared pmpi_file_get_position_shared__ PMPI_FILE_GET_POSITION_SHARED pmpi_file_get_position_shared_f08_ pmpi_file_get_position_shared_f08 pmpi_file_get_position_shared_f08__ PMPI_FILE_GET_POSITION_SHARED_F08);
+mpich_names!(pmpi_file_get_position_shared_: pmpir_file_get_position_shared_f08_);
 
 #[inline]
 unsafe fn file_get_size<const P: bool>(fh: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -364,6 +378,7 @@ unsafe extern "C" fn pmpi_file_get_size_(fh: *mut c_int, size: *mut i64, ierror:
     unsafe { file_get_size::<true>(fh, size, ierror) }
 }
 names!(pmpi_file_get_size_: pmpi_file_get_size pmpi_file_get_size__ PMPI_FILE_GET_SIZE pmpi_file_get_size_f08_ pmpi_file_get_size_f08 pmpi_file_get_size_f08__ PMPI_FILE_GET_SIZE_F08);
+mpich_names!(pmpi_file_get_size_: pmpir_file_get_size_f08_);
 
 #[inline]
 unsafe fn file_get_type_extent<const P: bool>(fh: *mut c_int, datatype: *mut c_int, extent: *mut i64, ierror: *mut c_int) {
@@ -387,6 +402,7 @@ unsafe extern "C" fn pmpi_file_get_type_extent_(fh: *mut c_int, datatype: *mut c
     unsafe { file_get_type_extent::<true>(fh, datatype, extent, ierror) }
 }
 names!(pmpi_file_get_type_extent_: pmpi_file_get_type_extent pmpi_file_get_type_extent__ PMPI_FILE_GET_TYPE_EXTENT pmpi_file_get_type_extent_f08_ pmpi_file_get_type_extent_f08 pmpi_file_get_type_extent_f08__ PMPI_FILE_GET_TYPE_EXTENT_F08);
+mpich_names!(pmpi_file_get_type_extent_: pmpir_file_get_type_extent_f08_);
 
 #[inline]
 unsafe fn file_get_view<const P: bool>(fh: *mut c_int, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char, ierror: *mut c_int, datarep_len: usize) {
@@ -394,7 +410,7 @@ unsafe fn file_get_view<const P: bool>(fh: *mut c_int, disp: *mut i64, etype: *m
     unsafe {
         let mut etype_ = MPI_Datatype::NULL;
         let mut filetype_ = MPI_Datatype::NULL;
-        let mut datarep_ = TextOut::new(datarep, datarep_len, 128);
+        let mut datarep_ = TextOut::new(datarep, datarep_len, limits::MPI_MAX_DATAREP_STRING);
         let code = pick!(P, MPI_File_get_view, PMPI_File_get_view)(MPI_File::from_fortran(*fh), disp, &raw mut etype_, &raw mut filetype_, datarep_.as_mut_ptr());
         if code == SUCCESS {
             *etype = etype_.to_fortran();
@@ -418,6 +434,7 @@ unsafe extern "C" fn pmpi_file_get_view_(fh: *mut c_int, disp: *mut i64, etype: 
     unsafe { file_get_view::<true>(fh, disp, etype, filetype, datarep, ierror, datarep_len) }
 }
 names!(pmpi_file_get_view_: pmpi_file_get_view pmpi_file_get_view__ PMPI_FILE_GET_VIEW pmpi_file_get_view_f08_ pmpi_file_get_view_f08 pmpi_file_get_view_f08__ PMPI_FILE_GET_VIEW_F08);
+mpich_names!(pmpi_file_get_view_: pmpir_file_get_view_f08_);
 
 #[inline]
 unsafe fn file_iread<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -478,16 +495,18 @@ unsafe fn file_iread_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_f08::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_f08ts: mpi_file_iread_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_f08::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_f08ts: pmpi_file_iread_f08ts_ pmpir_file_iread_f08ts_);
 
 #[cold]
 unsafe fn file_iread_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -521,16 +540,18 @@ unsafe fn file_iread_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, co
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_c::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_c_f08ts: mpi_file_iread_c_f08ts_ mpi_file_iread_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_c::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_c_f08ts: pmpi_file_iread_c_f08ts_ pmpi_file_iread_f08ts_large_ pmpir_file_iread_c_f08ts_ pmpir_file_iread_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -591,16 +612,18 @@ unsafe fn file_iread_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descript
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_all_f08::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_all_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_all_f08ts: mpi_file_iread_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_all_f08::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_all_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_all_f08ts: pmpi_file_iread_all_f08ts_ pmpir_file_iread_all_f08ts_);
 
 #[cold]
 unsafe fn file_iread_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -634,16 +657,18 @@ unsafe fn file_iread_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_all_c::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_all_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_all_c_f08ts: mpi_file_iread_all_c_f08ts_ mpi_file_iread_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_all_c::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_all_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_all_c_f08ts: pmpi_file_iread_all_c_f08ts_ pmpi_file_iread_all_f08ts_large_ pmpir_file_iread_all_c_f08ts_ pmpir_file_iread_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -704,16 +729,18 @@ unsafe fn file_iread_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_f08::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_at_f08ts: mpi_file_iread_at_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_at_f08ts: pmpi_file_iread_at_f08ts_ pmpir_file_iread_at_f08ts_);
 
 #[cold]
 unsafe fn file_iread_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -747,16 +774,18 @@ unsafe fn file_iread_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_c::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_at_c_f08ts: mpi_file_iread_at_c_f08ts_ mpi_file_iread_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_c::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_at_c_f08ts: pmpi_file_iread_at_c_f08ts_ pmpi_file_iread_at_f08ts_large_ pmpir_file_iread_at_c_f08ts_ pmpir_file_iread_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -817,16 +846,18 @@ unsafe fn file_iread_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_all_f08::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_at_all_f08ts: mpi_file_iread_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_all_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_at_all_f08ts: pmpi_file_iread_at_all_f08ts_ pmpir_file_iread_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_iread_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -860,16 +891,18 @@ unsafe fn file_iread_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, b
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_all_c::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_all_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_at_all_c_f08ts: mpi_file_iread_at_all_c_f08ts_ mpi_file_iread_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_at_all_c::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_at_all_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_at_all_c_f08ts: pmpi_file_iread_at_all_c_f08ts_ pmpi_file_iread_at_all_f08ts_large_ pmpir_file_iread_at_all_c_f08ts_ pmpir_file_iread_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -930,16 +963,18 @@ unsafe fn file_iread_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descr
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_shared_f08::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_shared_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_shared_f08ts: mpi_file_iread_shared_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_shared_f08::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_shared_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_shared_f08ts: pmpi_file_iread_shared_f08ts_ pmpir_file_iread_shared_f08ts_);
 
 #[cold]
 unsafe fn file_iread_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -973,16 +1008,18 @@ unsafe fn file_iread_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descrip
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iread_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iread_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_shared_c::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_shared_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iread_shared_c_f08ts: mpi_file_iread_shared_c_f08ts_ mpi_file_iread_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iread_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iread_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iread_shared_c::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iread_shared_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iread_shared_c_f08ts: pmpi_file_iread_shared_c_f08ts_ pmpi_file_iread_shared_f08ts_large_ pmpir_file_iread_shared_c_f08ts_ pmpir_file_iread_shared_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1043,16 +1080,18 @@ unsafe fn file_iwrite_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_f08::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_f08ts: mpi_file_iwrite_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_f08::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_f08ts: pmpi_file_iwrite_f08ts_ pmpir_file_iwrite_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1086,16 +1125,18 @@ unsafe fn file_iwrite_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_c::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_c_f08ts: mpi_file_iwrite_c_f08ts_ mpi_file_iwrite_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_c::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_c_f08ts: pmpi_file_iwrite_c_f08ts_ pmpi_file_iwrite_f08ts_large_ pmpir_file_iwrite_c_f08ts_ pmpir_file_iwrite_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1156,16 +1197,18 @@ unsafe fn file_iwrite_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descrip
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_all_f08::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_all_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_all_f08ts: mpi_file_iwrite_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_all_f08::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_all_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_all_f08ts: pmpi_file_iwrite_all_f08ts_ pmpir_file_iwrite_all_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1199,16 +1242,18 @@ unsafe fn file_iwrite_all_c<const P: bool>(fh: *mut c_int, buf: *const Descripto
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_all_c::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_all_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_all_c_f08ts: mpi_file_iwrite_all_c_f08ts_ mpi_file_iwrite_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_all_c::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_all_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_all_c_f08ts: pmpi_file_iwrite_all_c_f08ts_ pmpi_file_iwrite_all_f08ts_large_ pmpir_file_iwrite_all_c_f08ts_ pmpir_file_iwrite_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1269,16 +1314,18 @@ unsafe fn file_iwrite_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, bu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_f08::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_at_f08ts: mpi_file_iwrite_at_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_at_f08ts: pmpi_file_iwrite_at_f08ts_ pmpir_file_iwrite_at_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1312,16 +1359,18 @@ unsafe fn file_iwrite_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_c::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_at_c_f08ts: mpi_file_iwrite_at_c_f08ts_ mpi_file_iwrite_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_c::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_at_c_f08ts: pmpi_file_iwrite_at_c_f08ts_ pmpi_file_iwrite_at_f08ts_large_ pmpir_file_iwrite_at_c_f08ts_ pmpir_file_iwrite_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1382,16 +1431,18 @@ unsafe fn file_iwrite_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_all_f08::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_at_all_f08ts: mpi_file_iwrite_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_all_f08::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_at_all_f08ts: pmpi_file_iwrite_at_all_f08ts_ pmpir_file_iwrite_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1425,16 +1476,18 @@ unsafe fn file_iwrite_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_all_c::<false>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_all_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_at_all_c_f08ts: mpi_file_iwrite_at_all_c_f08ts_ mpi_file_iwrite_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_at_all_c::<true>(fh, offset, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_at_all_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_at_all_c_f08ts: pmpi_file_iwrite_at_all_c_f08ts_ pmpi_file_iwrite_at_all_f08ts_large_ pmpir_file_iwrite_at_all_c_f08ts_ pmpir_file_iwrite_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1495,16 +1548,18 @@ unsafe fn file_iwrite_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Desc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_shared_f08::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_shared_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_shared_f08ts: mpi_file_iwrite_shared_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_shared_f08::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_shared_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_shared_f08ts: pmpi_file_iwrite_shared_f08ts_ pmpir_file_iwrite_shared_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1538,16 +1593,18 @@ unsafe fn file_iwrite_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descri
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_iwrite_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_iwrite_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_shared_c::<false>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_shared_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(mpi_file_iwrite_shared_c_f08ts: mpi_file_iwrite_shared_c_f08ts_ mpi_file_iwrite_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_iwrite_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_iwrite_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_iwrite_shared_c::<true>(fh, buf, count, datatype, request, ierror) }
+    unsafe { file_iwrite_shared_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
+mpich_names!(pmpi_file_iwrite_shared_c_f08ts: pmpi_file_iwrite_shared_c_f08ts_ pmpi_file_iwrite_shared_f08ts_large_ pmpir_file_iwrite_shared_c_f08ts_ pmpir_file_iwrite_shared_f08ts_large_);
 
 #[inline]
 unsafe fn file_open<const P: bool>(comm: *mut c_int, filename: *mut c_char, amode: *mut c_int, info: *mut c_int, fh: *mut c_int, ierror: *mut c_int, filename_len: usize) {
@@ -1576,6 +1633,7 @@ unsafe extern "C" fn pmpi_file_open_(comm: *mut c_int, filename: *mut c_char, am
     unsafe { file_open::<true>(comm, filename, amode, info, fh, ierror, filename_len) }
 }
 names!(pmpi_file_open_: pmpi_file_open pmpi_file_open__ PMPI_FILE_OPEN pmpi_file_open_f08_ pmpi_file_open_f08 pmpi_file_open_f08__ PMPI_FILE_OPEN_F08);
+mpich_names!(pmpi_file_open_: pmpir_file_open_f08_);
 
 #[inline]
 unsafe fn file_preallocate<const P: bool>(fh: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -1599,6 +1657,7 @@ unsafe extern "C" fn pmpi_file_preallocate_(fh: *mut c_int, size: *mut i64, ierr
     unsafe { file_preallocate::<true>(fh, size, ierror) }
 }
 names!(pmpi_file_preallocate_: pmpi_file_preallocate pmpi_file_preallocate__ PMPI_FILE_PREALLOCATE pmpi_file_preallocate_f08_ pmpi_file_preallocate_f08 pmpi_file_preallocate_f08__ PMPI_FILE_PREALLOCATE_F08);
+mpich_names!(pmpi_file_preallocate_: pmpir_file_preallocate_f08_);
 
 #[inline]
 unsafe fn file_read<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1647,16 +1706,18 @@ unsafe fn file_read_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_f08ts: mpi_file_read_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_f08ts: pmpi_file_read_f08ts_ pmpir_file_read_f08ts_);
 
 #[cold]
 unsafe fn file_read_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1682,16 +1743,18 @@ unsafe fn file_read_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, cou
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_c_f08ts: mpi_file_read_c_f08ts_ mpi_file_read_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_c_f08ts: pmpi_file_read_c_f08ts_ pmpi_file_read_f08ts_large_ pmpir_file_read_c_f08ts_ pmpir_file_read_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1740,16 +1803,18 @@ unsafe fn file_read_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descripto
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_all_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_all_f08ts: mpi_file_read_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_all_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_all_f08ts: pmpi_file_read_all_f08ts_ pmpir_file_read_all_f08ts_);
 
 #[cold]
 unsafe fn file_read_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1775,16 +1840,18 @@ unsafe fn file_read_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_all_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_all_c_f08ts: mpi_file_read_all_c_f08ts_ mpi_file_read_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_all_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_all_c_f08ts: pmpi_file_read_all_c_f08ts_ pmpi_file_read_all_f08ts_large_ pmpir_file_read_all_c_f08ts_ pmpir_file_read_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_all_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1834,16 +1901,18 @@ unsafe fn file_read_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const Des
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_begin_f08::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_all_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_read_all_begin_f08ts: mpi_file_read_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_begin_f08::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_all_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_read_all_begin_f08ts: pmpi_file_read_all_begin_f08ts_ pmpir_file_read_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_read_all_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1870,16 +1939,18 @@ unsafe fn file_read_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Descr
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_all_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_all_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_begin_c::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_all_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_read_all_begin_c_f08ts: mpi_file_read_all_begin_c_f08ts_ mpi_file_read_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_all_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_all_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_begin_c::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_all_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_read_all_begin_c_f08ts: pmpi_file_read_all_begin_c_f08ts_ pmpi_file_read_all_begin_f08ts_large_ pmpir_file_read_all_begin_c_f08ts_ pmpir_file_read_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1914,16 +1985,18 @@ unsafe fn file_read_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descr
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_end_f08::<false>(fh, buf, status, ierror) }
+    unsafe { file_read_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(mpi_file_read_all_end_f08ts: mpi_file_read_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_all_end_f08::<true>(fh, buf, status, ierror) }
+    unsafe { file_read_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(pmpi_file_read_all_end_f08ts: pmpi_file_read_all_end_f08ts_ pmpir_file_read_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_read_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1972,16 +2045,18 @@ unsafe fn file_read_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_f08::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_at_f08ts: mpi_file_read_at_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_at_f08ts: pmpi_file_read_at_f08ts_ pmpir_file_read_at_f08ts_);
 
 #[cold]
 unsafe fn file_read_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2007,16 +2082,18 @@ unsafe fn file_read_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_c::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_at_c_f08ts: mpi_file_read_at_c_f08ts_ mpi_file_read_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_c::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_at_c_f08ts: pmpi_file_read_at_c_f08ts_ pmpi_file_read_at_f08ts_large_ pmpir_file_read_at_c_f08ts_ pmpir_file_read_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2065,16 +2142,18 @@ unsafe fn file_read_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_f08::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_at_all_f08ts: mpi_file_read_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_at_all_f08ts: pmpi_file_read_at_all_f08ts_ pmpir_file_read_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_read_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2100,16 +2179,18 @@ unsafe fn file_read_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, bu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_c::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_all_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_at_all_c_f08ts: mpi_file_read_at_all_c_f08ts_ mpi_file_read_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_c::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_read_at_all_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_at_all_c_f08ts: pmpi_file_read_at_all_c_f08ts_ pmpi_file_read_at_all_f08ts_large_ pmpir_file_read_at_all_c_f08ts_ pmpir_file_read_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_at_all_begin<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2159,16 +2240,18 @@ unsafe fn file_read_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_begin_f08::<false>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_read_at_all_begin_f08::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_read_at_all_begin_f08ts: mpi_file_read_at_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_begin_f08::<true>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_read_at_all_begin_f08::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_read_at_all_begin_f08ts: pmpi_file_read_at_all_begin_f08ts_ pmpir_file_read_at_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_read_at_all_begin_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2195,16 +2278,18 @@ unsafe fn file_read_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut i
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_begin_c::<false>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_read_at_all_begin_c::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_read_at_all_begin_c_f08ts: mpi_file_read_at_all_begin_c_f08ts_ mpi_file_read_at_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_begin_c::<true>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_read_at_all_begin_c::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_read_at_all_begin_c_f08ts: pmpi_file_read_at_all_begin_c_f08ts_ pmpi_file_read_at_all_begin_f08ts_large_ pmpir_file_read_at_all_begin_c_f08ts_ pmpir_file_read_at_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_at_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2239,16 +2324,18 @@ unsafe fn file_read_at_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const De
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_at_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_at_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_end_f08::<false>(fh, buf, status, ierror) }
+    unsafe { file_read_at_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(mpi_file_read_at_all_end_f08ts: mpi_file_read_at_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_at_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_at_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_at_all_end_f08::<true>(fh, buf, status, ierror) }
+    unsafe { file_read_at_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(pmpi_file_read_at_all_end_f08ts: pmpi_file_read_at_all_end_f08ts_ pmpir_file_read_at_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_read_ordered<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2297,16 +2384,18 @@ unsafe fn file_read_ordered_f08<const P: bool>(fh: *mut c_int, buf: *const Descr
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_ordered_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_ordered_f08ts: mpi_file_read_ordered_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_ordered_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_ordered_f08ts: pmpi_file_read_ordered_f08ts_ pmpir_file_read_ordered_f08ts_);
 
 #[cold]
 unsafe fn file_read_ordered_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2332,16 +2421,18 @@ unsafe fn file_read_ordered_c<const P: bool>(fh: *mut c_int, buf: *const Descrip
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_ordered_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_ordered_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_ordered_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_ordered_c_f08ts: mpi_file_read_ordered_c_f08ts_ mpi_file_read_ordered_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_ordered_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_ordered_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_ordered_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_ordered_c_f08ts: pmpi_file_read_ordered_c_f08ts_ pmpi_file_read_ordered_f08ts_large_ pmpir_file_read_ordered_c_f08ts_ pmpir_file_read_ordered_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_ordered_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2391,16 +2482,18 @@ unsafe fn file_read_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_begin_f08::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_ordered_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_read_ordered_begin_f08ts: mpi_file_read_ordered_begin_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_begin_f08::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_ordered_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_read_ordered_begin_f08ts: pmpi_file_read_ordered_begin_f08ts_ pmpir_file_read_ordered_begin_f08ts_);
 
 #[cold]
 unsafe fn file_read_ordered_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2427,16 +2520,18 @@ unsafe fn file_read_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const D
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_begin_c::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_ordered_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_read_ordered_begin_c_f08ts: mpi_file_read_ordered_begin_c_f08ts_ mpi_file_read_ordered_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_begin_c::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_read_ordered_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_read_ordered_begin_c_f08ts: pmpi_file_read_ordered_begin_c_f08ts_ pmpi_file_read_ordered_begin_f08ts_large_ pmpir_file_read_ordered_begin_c_f08ts_ pmpir_file_read_ordered_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_ordered_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2471,16 +2566,18 @@ unsafe fn file_read_ordered_end_f08<const P: bool>(fh: *mut c_int, buf: *const D
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_ordered_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_ordered_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_end_f08::<false>(fh, buf, status, ierror) }
+    unsafe { file_read_ordered_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(mpi_file_read_ordered_end_f08ts: mpi_file_read_ordered_end_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_ordered_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_ordered_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_ordered_end_f08::<true>(fh, buf, status, ierror) }
+    unsafe { file_read_ordered_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(pmpi_file_read_ordered_end_f08ts: pmpi_file_read_ordered_end_f08ts_ pmpir_file_read_ordered_end_f08ts_);
 
 #[inline]
 unsafe fn file_read_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2529,16 +2626,18 @@ unsafe fn file_read_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descri
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_shared_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_shared_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_shared_f08ts: mpi_file_read_shared_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_shared_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_shared_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_shared_f08ts: pmpi_file_read_shared_f08ts_ pmpir_file_read_shared_f08ts_);
 
 #[cold]
 unsafe fn file_read_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2564,16 +2663,18 @@ unsafe fn file_read_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descript
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_read_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_read_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_shared_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_shared_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_read_shared_c_f08ts: mpi_file_read_shared_c_f08ts_ mpi_file_read_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_read_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_read_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_read_shared_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_read_shared_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_read_shared_c_f08ts: pmpi_file_read_shared_c_f08ts_ pmpi_file_read_shared_f08ts_large_ pmpir_file_read_shared_c_f08ts_ pmpir_file_read_shared_f08ts_large_);
 
 #[inline]
 unsafe fn file_seek<const P: bool>(fh: *mut c_int, offset: *mut i64, whence: *mut c_int, ierror: *mut c_int) {
@@ -2597,6 +2698,7 @@ unsafe extern "C" fn pmpi_file_seek_(fh: *mut c_int, offset: *mut i64, whence: *
     unsafe { file_seek::<true>(fh, offset, whence, ierror) }
 }
 names!(pmpi_file_seek_: pmpi_file_seek pmpi_file_seek__ PMPI_FILE_SEEK pmpi_file_seek_f08_ pmpi_file_seek_f08 pmpi_file_seek_f08__ PMPI_FILE_SEEK_F08);
+mpich_names!(pmpi_file_seek_: pmpir_file_seek_f08_);
 
 #[inline]
 unsafe fn file_seek_shared<const P: bool>(fh: *mut c_int, offset: *mut i64, whence: *mut c_int, ierror: *mut c_int) {
@@ -2620,6 +2722,7 @@ unsafe extern "C" fn pmpi_file_seek_shared_(fh: *mut c_int, offset: *mut i64, wh
     unsafe { file_seek_shared::<true>(fh, offset, whence, ierror) }
 }
 names!(pmpi_file_seek_shared_: pmpi_file_seek_shared pmpi_file_seek_shared__ PMPI_FILE_SEEK_SHARED pmpi_file_seek_shared_f08_ pmpi_file_seek_shared_f08 pmpi_file_seek_shared_f08__ PMPI_FILE_SEEK_SHARED_F08);
+mpich_names!(pmpi_file_seek_shared_: pmpir_file_seek_shared_f08_);
 
 #[inline]
 unsafe fn file_set_atomicity<const P: bool>(fh: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -2643,6 +2746,7 @@ unsafe extern "C" fn pmpi_file_set_atomicity_(fh: *mut c_int, flag: *mut c_int, 
     unsafe { file_set_atomicity::<true>(fh, flag, ierror) }
 }
 names!(pmpi_file_set_atomicity_: pmpi_file_set_atomicity pmpi_file_set_atomicity__ PMPI_FILE_SET_ATOMICITY pmpi_file_set_atomicity_f08_ pmpi_file_set_atomicity_f08 pmpi_file_set_atomicity_f08__ PMPI_FILE_SET_ATOMICITY_F08);
+mpich_names!(pmpi_file_set_atomicity_: pmpir_file_set_atomicity_f08_);
 
 #[inline]
 unsafe fn file_set_errhandler<const P: bool>(file: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -2666,6 +2770,7 @@ unsafe extern "C" fn pmpi_file_set_errhandler_(file: *mut c_int, errhandler: *mu
     unsafe { file_set_errhandler::<true>(file, errhandler, ierror) }
 }
 names!(pmpi_file_set_errhandler_: pmpi_file_set_errhandler pmpi_file_set_errhandler__ PMPI_FILE_SET_ERRHANDLER pmpi_file_set_errhandler_f08_ pmpi_file_set_errhandler_f08 pmpi_file_set_errhandler_f08__ PMPI_FILE_SET_ERRHANDLER_F08);
+mpich_names!(pmpi_file_set_errhandler_: pmpir_file_set_errhandler_f08_);
 
 #[inline]
 unsafe fn file_set_info<const P: bool>(fh: *mut c_int, info: *mut c_int, ierror: *mut c_int) {
@@ -2689,6 +2794,7 @@ unsafe extern "C" fn pmpi_file_set_info_(fh: *mut c_int, info: *mut c_int, ierro
     unsafe { file_set_info::<true>(fh, info, ierror) }
 }
 names!(pmpi_file_set_info_: pmpi_file_set_info pmpi_file_set_info__ PMPI_FILE_SET_INFO pmpi_file_set_info_f08_ pmpi_file_set_info_f08 pmpi_file_set_info_f08__ PMPI_FILE_SET_INFO_F08);
+mpich_names!(pmpi_file_set_info_: pmpir_file_set_info_f08_);
 
 #[inline]
 unsafe fn file_set_size<const P: bool>(fh: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -2712,6 +2818,7 @@ unsafe extern "C" fn pmpi_file_set_size_(fh: *mut c_int, size: *mut i64, ierror:
     unsafe { file_set_size::<true>(fh, size, ierror) }
 }
 names!(pmpi_file_set_size_: pmpi_file_set_size pmpi_file_set_size__ PMPI_FILE_SET_SIZE pmpi_file_set_size_f08_ pmpi_file_set_size_f08 pmpi_file_set_size_f08__ PMPI_FILE_SET_SIZE_F08);
+mpich_names!(pmpi_file_set_size_: pmpir_file_set_size_f08_);
 
 #[inline]
 unsafe fn file_set_view<const P: bool>(fh: *mut c_int, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char, info: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
@@ -2736,6 +2843,7 @@ unsafe extern "C" fn pmpi_file_set_view_(fh: *mut c_int, disp: *mut i64, etype: 
     unsafe { file_set_view::<true>(fh, disp, etype, filetype, datarep, info, ierror, datarep_len) }
 }
 names!(pmpi_file_set_view_: pmpi_file_set_view pmpi_file_set_view__ PMPI_FILE_SET_VIEW pmpi_file_set_view_f08_ pmpi_file_set_view_f08 pmpi_file_set_view_f08__ PMPI_FILE_SET_VIEW_F08);
+mpich_names!(pmpi_file_set_view_: pmpir_file_set_view_f08_);
 
 #[inline]
 unsafe fn file_sync<const P: bool>(fh: *mut c_int, ierror: *mut c_int) {
@@ -2759,6 +2867,7 @@ unsafe extern "C" fn pmpi_file_sync_(fh: *mut c_int, ierror: *mut c_int) {
     unsafe { file_sync::<true>(fh, ierror) }
 }
 names!(pmpi_file_sync_: pmpi_file_sync pmpi_file_sync__ PMPI_FILE_SYNC pmpi_file_sync_f08_ pmpi_file_sync_f08 pmpi_file_sync_f08__ PMPI_FILE_SYNC_F08);
+mpich_names!(pmpi_file_sync_: pmpir_file_sync_f08_);
 
 #[inline]
 unsafe fn file_write<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2807,16 +2916,18 @@ unsafe fn file_write_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_f08ts: mpi_file_write_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_f08ts: pmpi_file_write_f08ts_ pmpir_file_write_f08ts_);
 
 #[cold]
 unsafe fn file_write_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2842,16 +2953,18 @@ unsafe fn file_write_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor, co
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_c_f08ts: mpi_file_write_c_f08ts_ mpi_file_write_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_c_f08ts: pmpi_file_write_c_f08ts_ pmpi_file_write_f08ts_large_ pmpir_file_write_c_f08ts_ pmpir_file_write_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2900,16 +3013,18 @@ unsafe fn file_write_all_f08<const P: bool>(fh: *mut c_int, buf: *const Descript
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_all_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_all_f08ts: mpi_file_write_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_all_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_all_f08ts: pmpi_file_write_all_f08ts_ pmpir_file_write_all_f08ts_);
 
 #[cold]
 unsafe fn file_write_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2935,16 +3050,18 @@ unsafe fn file_write_all_c<const P: bool>(fh: *mut c_int, buf: *const Descriptor
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_all_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_all_c_f08ts: mpi_file_write_all_c_f08ts_ mpi_file_write_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_all_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_all_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_all_c_f08ts: pmpi_file_write_all_c_f08ts_ pmpi_file_write_all_f08ts_large_ pmpir_file_write_all_c_f08ts_ pmpir_file_write_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_all_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2994,16 +3111,18 @@ unsafe fn file_write_all_begin_f08<const P: bool>(fh: *mut c_int, buf: *const De
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_begin_f08::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_all_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_write_all_begin_f08ts: mpi_file_write_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_begin_f08::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_all_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_write_all_begin_f08ts: pmpi_file_write_all_begin_f08ts_ pmpir_file_write_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_write_all_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3030,16 +3149,18 @@ unsafe fn file_write_all_begin_c<const P: bool>(fh: *mut c_int, buf: *const Desc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_all_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_all_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_begin_c::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_all_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_write_all_begin_c_f08ts: mpi_file_write_all_begin_c_f08ts_ mpi_file_write_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_all_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_all_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_begin_c::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_all_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_write_all_begin_c_f08ts: pmpi_file_write_all_begin_c_f08ts_ pmpi_file_write_all_begin_f08ts_large_ pmpir_file_write_all_begin_c_f08ts_ pmpir_file_write_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3074,16 +3195,18 @@ unsafe fn file_write_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Desc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_end_f08::<false>(fh, buf, status, ierror) }
+    unsafe { file_write_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(mpi_file_write_all_end_f08ts: mpi_file_write_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_all_end_f08::<true>(fh, buf, status, ierror) }
+    unsafe { file_write_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(pmpi_file_write_all_end_f08ts: pmpi_file_write_all_end_f08ts_ pmpir_file_write_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_write_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3132,16 +3255,18 @@ unsafe fn file_write_at_f08<const P: bool>(fh: *mut c_int, offset: *mut i64, buf
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_f08::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_at_f08ts: mpi_file_write_at_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_at_f08ts: pmpi_file_write_at_f08ts_ pmpir_file_write_at_f08ts_);
 
 #[cold]
 unsafe fn file_write_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3167,16 +3292,18 @@ unsafe fn file_write_at_c<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_c::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_at_c_f08ts: mpi_file_write_at_c_f08ts_ mpi_file_write_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_c::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_at_c_f08ts: pmpi_file_write_at_c_f08ts_ pmpi_file_write_at_f08ts_large_ pmpir_file_write_at_c_f08ts_ pmpir_file_write_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3225,16 +3352,18 @@ unsafe fn file_write_at_all_f08<const P: bool>(fh: *mut c_int, offset: *mut i64,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_f08::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_at_all_f08ts: mpi_file_write_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_f08::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_at_all_f08ts: pmpi_file_write_at_all_f08ts_ pmpir_file_write_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_write_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3260,16 +3389,18 @@ unsafe fn file_write_at_all_c<const P: bool>(fh: *mut c_int, offset: *mut i64, b
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_c::<false>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_all_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_at_all_c_f08ts: mpi_file_write_at_all_c_f08ts_ mpi_file_write_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_c::<true>(fh, offset, buf, count, datatype, status, ierror) }
+    unsafe { file_write_at_all_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_at_all_c_f08ts: pmpi_file_write_at_all_c_f08ts_ pmpi_file_write_at_all_f08ts_large_ pmpir_file_write_at_all_c_f08ts_ pmpir_file_write_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_at_all_begin<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3319,16 +3450,18 @@ unsafe fn file_write_at_all_begin_f08<const P: bool>(fh: *mut c_int, offset: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_begin_f08::<false>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_write_at_all_begin_f08::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_write_at_all_begin_f08ts: mpi_file_write_at_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_begin_f08::<true>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_write_at_all_begin_f08::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_write_at_all_begin_f08ts: pmpi_file_write_at_all_begin_f08ts_ pmpir_file_write_at_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_write_at_all_begin_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3355,16 +3488,18 @@ unsafe fn file_write_at_all_begin_c<const P: bool>(fh: *mut c_int, offset: *mut 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_begin_c::<false>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_write_at_all_begin_c::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_write_at_all_begin_c_f08ts: mpi_file_write_at_all_begin_c_f08ts_ mpi_file_write_at_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_begin_c::<true>(fh, offset, buf, count, datatype, ierror) }
+    unsafe { file_write_at_all_begin_c::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_write_at_all_begin_c_f08ts: pmpi_file_write_at_all_begin_c_f08ts_ pmpi_file_write_at_all_begin_f08ts_large_ pmpir_file_write_at_all_begin_c_f08ts_ pmpir_file_write_at_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_at_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3399,16 +3534,18 @@ unsafe fn file_write_at_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const D
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_at_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_at_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_end_f08::<false>(fh, buf, status, ierror) }
+    unsafe { file_write_at_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(mpi_file_write_at_all_end_f08ts: mpi_file_write_at_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_at_all_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_at_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_at_all_end_f08::<true>(fh, buf, status, ierror) }
+    unsafe { file_write_at_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(pmpi_file_write_at_all_end_f08ts: pmpi_file_write_at_all_end_f08ts_ pmpir_file_write_at_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_write_ordered<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3457,16 +3594,18 @@ unsafe fn file_write_ordered_f08<const P: bool>(fh: *mut c_int, buf: *const Desc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_ordered_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_ordered_f08ts: mpi_file_write_ordered_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_ordered_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_ordered_f08ts: pmpi_file_write_ordered_f08ts_ pmpir_file_write_ordered_f08ts_);
 
 #[cold]
 unsafe fn file_write_ordered_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3492,16 +3631,18 @@ unsafe fn file_write_ordered_c<const P: bool>(fh: *mut c_int, buf: *const Descri
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_ordered_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_ordered_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_ordered_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_ordered_c_f08ts: mpi_file_write_ordered_c_f08ts_ mpi_file_write_ordered_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_ordered_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_ordered_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_ordered_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_ordered_c_f08ts: pmpi_file_write_ordered_c_f08ts_ pmpi_file_write_ordered_f08ts_large_ pmpir_file_write_ordered_c_f08ts_ pmpir_file_write_ordered_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_ordered_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3551,16 +3692,18 @@ unsafe fn file_write_ordered_begin_f08<const P: bool>(fh: *mut c_int, buf: *cons
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_begin_f08::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_ordered_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_write_ordered_begin_f08ts: mpi_file_write_ordered_begin_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_begin_f08::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_ordered_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_write_ordered_begin_f08ts: pmpi_file_write_ordered_begin_f08ts_ pmpir_file_write_ordered_begin_f08ts_);
 
 #[cold]
 unsafe fn file_write_ordered_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3587,16 +3730,18 @@ unsafe fn file_write_ordered_begin_c<const P: bool>(fh: *mut c_int, buf: *const 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_begin_c::<false>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_ordered_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(mpi_file_write_ordered_begin_c_f08ts: mpi_file_write_ordered_begin_c_f08ts_ mpi_file_write_ordered_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_begin_c::<true>(fh, buf, count, datatype, ierror) }
+    unsafe { file_write_ordered_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
+mpich_names!(pmpi_file_write_ordered_begin_c_f08ts: pmpi_file_write_ordered_begin_c_f08ts_ pmpi_file_write_ordered_begin_f08ts_large_ pmpir_file_write_ordered_begin_c_f08ts_ pmpir_file_write_ordered_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_ordered_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3631,16 +3776,18 @@ unsafe fn file_write_ordered_end_f08<const P: bool>(fh: *mut c_int, buf: *const 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_ordered_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_ordered_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_end_f08::<false>(fh, buf, status, ierror) }
+    unsafe { file_write_ordered_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(mpi_file_write_ordered_end_f08ts: mpi_file_write_ordered_end_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_ordered_end_f08ts(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_ordered_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_ordered_end_f08::<true>(fh, buf, status, ierror) }
+    unsafe { file_write_ordered_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
+mpich_names!(pmpi_file_write_ordered_end_f08ts: pmpi_file_write_ordered_end_f08ts_ pmpir_file_write_ordered_end_f08ts_);
 
 #[inline]
 unsafe fn file_write_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3689,16 +3836,18 @@ unsafe fn file_write_shared_f08<const P: bool>(fh: *mut c_int, buf: *const Descr
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_shared_f08::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_shared_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_shared_f08ts: mpi_file_write_shared_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_shared_f08::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_shared_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_shared_f08ts: pmpi_file_write_shared_f08ts_ pmpir_file_write_shared_f08ts_);
 
 #[cold]
 unsafe fn file_write_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3724,16 +3873,18 @@ unsafe fn file_write_shared_c<const P: bool>(fh: *mut c_int, buf: *const Descrip
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_file_write_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_file_write_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_shared_c::<false>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_shared_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(mpi_file_write_shared_c_f08ts: mpi_file_write_shared_c_f08ts_ mpi_file_write_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_file_write_shared_c_f08ts(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_file_write_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { file_write_shared_c::<true>(fh, buf, count, datatype, status, ierror) }
+    unsafe { file_write_shared_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
+mpich_names!(pmpi_file_write_shared_c_f08ts: pmpi_file_write_shared_c_f08ts_ pmpi_file_write_shared_f08ts_large_ pmpir_file_write_shared_c_f08ts_ pmpir_file_write_shared_f08ts_large_);
 
 #[inline]
 unsafe fn finalize<const P: bool>(ierror: *mut c_int) {
@@ -3757,6 +3908,7 @@ unsafe extern "C" fn pmpi_finalize_(ierror: *mut c_int) {
     unsafe { finalize::<true>(ierror) }
 }
 names!(pmpi_finalize_: pmpi_finalize pmpi_finalize__ PMPI_FINALIZE pmpi_finalize_f08_ pmpi_finalize_f08 pmpi_finalize_f08__ PMPI_FINALIZE_F08);
+mpich_names!(pmpi_finalize_: pmpir_finalize_f08_);
 
 #[inline]
 unsafe fn finalized<const P: bool>(flag: *mut c_int, ierror: *mut c_int) {
@@ -3784,6 +3936,7 @@ unsafe extern "C" fn pmpi_finalized_(flag: *mut c_int, ierror: *mut c_int) {
     unsafe { finalized::<true>(flag, ierror) }
 }
 names!(pmpi_finalized_: pmpi_finalized pmpi_finalized__ PMPI_FINALIZED pmpi_finalized_f08_ pmpi_finalized_f08 pmpi_finalized_f08__ PMPI_FINALIZED_F08);
+mpich_names!(pmpi_finalized_: pmpir_finalized_f08_);
 
 #[inline]
 unsafe fn free_mem<const P: bool>(base: *mut c_void, ierror: *mut c_int) {
@@ -3818,13 +3971,15 @@ unsafe fn free_mem_f08<const P: bool>(base: *const Descriptor, ierror: *mut c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_free_mem_f08ts(base: *const Passed, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { free_mem_f08::<false>(base, ierror) }
+    unsafe { free_mem_f08::<false>(described!(base), ierror) }
 }
+mpich_names!(mpi_free_mem_f08ts: mpi_free_mem_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_free_mem_f08ts(base: *const Passed, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { free_mem_f08::<true>(base, ierror) }
+    unsafe { free_mem_f08::<true>(described!(base), ierror) }
 }
+mpich_names!(pmpi_free_mem_f08ts: pmpi_free_mem_f08ts_ pmpir_free_mem_f08ts_);

@@ -63,16 +63,18 @@ unsafe fn iallgather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iallgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgather_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { iallgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_iallgather_f08ts: mpi_iallgather_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iallgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { iallgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_iallgather_f08ts: pmpi_iallgather_f08ts_ pmpir_iallgather_f08ts_);
 
 #[cold]
 unsafe fn iallgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -107,16 +109,18 @@ unsafe fn iallgather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iallgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgather_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { iallgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_iallgather_c_f08ts: mpi_iallgather_c_f08ts_ mpi_iallgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iallgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgather_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { iallgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_iallgather_c_f08ts: pmpi_iallgather_c_f08ts_ pmpi_iallgather_f08ts_large_ pmpir_iallgather_c_f08ts_ pmpir_iallgather_f08ts_large_);
 
 #[inline]
 unsafe fn iallgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -178,16 +182,18 @@ unsafe fn iallgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iallgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgatherv_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { iallgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_iallgatherv_f08ts: mpi_iallgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iallgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { iallgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_iallgatherv_f08ts: pmpi_iallgatherv_f08ts_ pmpir_iallgatherv_f08ts_);
 
 #[cold]
 unsafe fn iallgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -222,16 +228,18 @@ unsafe fn iallgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iallgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgatherv_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { iallgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_iallgatherv_c_f08ts: mpi_iallgatherv_c_f08ts_ mpi_iallgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iallgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallgatherv_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { iallgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_iallgatherv_c_f08ts: pmpi_iallgatherv_c_f08ts_ pmpi_iallgatherv_f08ts_large_ pmpir_iallgatherv_c_f08ts_ pmpir_iallgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn iallreduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -293,16 +301,18 @@ unsafe fn iallreduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *co
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iallreduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallreduce_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iallreduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_iallreduce_f08ts: mpi_iallreduce_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iallreduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallreduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iallreduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_iallreduce_f08ts: pmpi_iallreduce_f08ts_ pmpir_iallreduce_f08ts_);
 
 #[cold]
 unsafe fn iallreduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -337,16 +347,18 @@ unsafe fn iallreduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *cons
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iallreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallreduce_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iallreduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_iallreduce_c_f08ts: mpi_iallreduce_c_f08ts_ mpi_iallreduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iallreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iallreduce_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iallreduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_iallreduce_c_f08ts: pmpi_iallreduce_c_f08ts_ pmpi_iallreduce_f08ts_large_ pmpir_iallreduce_c_f08ts_ pmpir_iallreduce_f08ts_large_);
 
 #[inline]
 unsafe fn ialltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -408,16 +420,18 @@ unsafe fn ialltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ialltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoall_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ialltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ialltoall_f08ts: mpi_ialltoall_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ialltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ialltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ialltoall_f08ts: pmpi_ialltoall_f08ts_ pmpir_ialltoall_f08ts_);
 
 #[cold]
 unsafe fn ialltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -452,16 +466,18 @@ unsafe fn ialltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ialltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoall_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ialltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ialltoall_c_f08ts: mpi_ialltoall_c_f08ts_ mpi_ialltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ialltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoall_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ialltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ialltoall_c_f08ts: pmpi_ialltoall_c_f08ts_ pmpi_ialltoall_f08ts_large_ pmpir_ialltoall_c_f08ts_ pmpir_ialltoall_f08ts_large_);
 
 #[inline]
 unsafe fn ialltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -523,16 +539,18 @@ unsafe fn ialltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ialltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallv_f08::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ialltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ialltoallv_f08ts: mpi_ialltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ialltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ialltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ialltoallv_f08ts: pmpi_ialltoallv_f08ts_ pmpir_ialltoallv_f08ts_);
 
 #[cold]
 unsafe fn ialltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -567,16 +585,18 @@ unsafe fn ialltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ialltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallv_c::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ialltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ialltoallv_c_f08ts: mpi_ialltoallv_c_f08ts_ mpi_ialltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ialltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallv_c::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ialltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ialltoallv_c_f08ts: pmpi_ialltoallv_c_f08ts_ pmpi_ialltoallv_f08ts_large_ pmpir_ialltoallv_c_f08ts_ pmpir_ialltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn ialltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -644,16 +664,18 @@ unsafe fn ialltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ialltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallw_f08::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ialltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(mpi_ialltoallw_f08ts: mpi_ialltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ialltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ialltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(pmpi_ialltoallw_f08ts: pmpi_ialltoallw_f08ts_ pmpir_ialltoallw_f08ts_);
 
 #[cold]
 unsafe fn ialltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -692,16 +714,18 @@ unsafe fn ialltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ialltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallw_c::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ialltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(mpi_ialltoallw_c_f08ts: mpi_ialltoallw_c_f08ts_ mpi_ialltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ialltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ialltoallw_c::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ialltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(pmpi_ialltoallw_c_f08ts: pmpi_ialltoallw_c_f08ts_ pmpi_ialltoallw_f08ts_large_ pmpir_ialltoallw_c_f08ts_ pmpir_ialltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn ibarrier<const P: bool>(comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -729,6 +753,7 @@ unsafe extern "C" fn pmpi_ibarrier_(comm: *mut c_int, request: *mut c_int, ierro
     unsafe { ibarrier::<true>(comm, request, ierror) }
 }
 names!(pmpi_ibarrier_: pmpi_ibarrier pmpi_ibarrier__ PMPI_IBARRIER pmpi_ibarrier_f08_ pmpi_ibarrier_f08 pmpi_ibarrier_f08__ PMPI_IBARRIER_F08);
+mpich_names!(pmpi_ibarrier_: pmpir_ibarrier_f08_);
 
 #[inline]
 unsafe fn ibcast<const P: bool>(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -789,16 +814,18 @@ unsafe fn ibcast_f08<const P: bool>(buffer: *const Descriptor, count: *mut c_int
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ibcast_f08ts(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ibcast_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibcast_f08::<false>(buffer, count, datatype, root, comm, request, ierror) }
+    unsafe { ibcast_f08::<false>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_ibcast_f08ts: mpi_ibcast_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ibcast_f08ts(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ibcast_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibcast_f08::<true>(buffer, count, datatype, root, comm, request, ierror) }
+    unsafe { ibcast_f08::<true>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_ibcast_f08ts: pmpi_ibcast_f08ts_ pmpir_ibcast_f08ts_);
 
 #[cold]
 unsafe fn ibcast_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -832,16 +859,18 @@ unsafe fn ibcast_c<const P: bool>(buffer: *const Descriptor, count: *mut i64, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ibcast_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibcast_c::<false>(buffer, count, datatype, root, comm, request, ierror) }
+    unsafe { ibcast_c::<false>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_ibcast_c_f08ts: mpi_ibcast_c_f08ts_ mpi_ibcast_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ibcast_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibcast_c::<true>(buffer, count, datatype, root, comm, request, ierror) }
+    unsafe { ibcast_c::<true>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_ibcast_c_f08ts: pmpi_ibcast_c_f08ts_ pmpi_ibcast_f08ts_large_ pmpir_ibcast_c_f08ts_ pmpir_ibcast_f08ts_large_);
 
 #[inline]
 unsafe fn ibsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -902,16 +931,18 @@ unsafe fn ibsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ibsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ibsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibsend_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ibsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_ibsend_f08ts: mpi_ibsend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ibsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ibsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibsend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ibsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_ibsend_f08ts: pmpi_ibsend_f08ts_ pmpir_ibsend_f08ts_);
 
 #[cold]
 unsafe fn ibsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -945,16 +976,18 @@ unsafe fn ibsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ibsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ibsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibsend_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ibsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_ibsend_c_f08ts: mpi_ibsend_c_f08ts_ mpi_ibsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ibsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ibsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ibsend_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ibsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_ibsend_c_f08ts: pmpi_ibsend_c_f08ts_ pmpi_ibsend_f08ts_large_ pmpir_ibsend_c_f08ts_ pmpir_ibsend_f08ts_large_);
 
 #[inline]
 unsafe fn iexscan<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1016,16 +1049,18 @@ unsafe fn iexscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iexscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iexscan_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iexscan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_iexscan_f08ts: mpi_iexscan_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iexscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iexscan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iexscan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_iexscan_f08ts: pmpi_iexscan_f08ts_ pmpir_iexscan_f08ts_);
 
 #[cold]
 unsafe fn iexscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1060,16 +1095,18 @@ unsafe fn iexscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const D
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iexscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iexscan_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iexscan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_iexscan_c_f08ts: mpi_iexscan_c_f08ts_ mpi_iexscan_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iexscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iexscan_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iexscan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_iexscan_c_f08ts: pmpi_iexscan_c_f08ts_ pmpi_iexscan_f08ts_large_ pmpir_iexscan_c_f08ts_ pmpir_iexscan_f08ts_large_);
 
 #[inline]
 unsafe fn igather<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1131,16 +1168,18 @@ unsafe fn igather_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_igather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igather_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { igather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_igather_f08ts: mpi_igather_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_igather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { igather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_igather_f08ts: pmpi_igather_f08ts_ pmpir_igather_f08ts_);
 
 #[cold]
 unsafe fn igather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1175,16 +1214,18 @@ unsafe fn igather_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_igather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igather_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { igather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_igather_c_f08ts: mpi_igather_c_f08ts_ mpi_igather_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_igather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igather_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { igather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_igather_c_f08ts: pmpi_igather_c_f08ts_ pmpi_igather_f08ts_large_ pmpir_igather_c_f08ts_ pmpir_igather_f08ts_large_);
 
 #[inline]
 unsafe fn igatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1246,16 +1287,18 @@ unsafe fn igatherv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_igatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igatherv_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
+    unsafe { igatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_igatherv_f08ts: mpi_igatherv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_igatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
+    unsafe { igatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_igatherv_f08ts: pmpi_igatherv_f08ts_ pmpir_igatherv_f08ts_);
 
 #[cold]
 unsafe fn igatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1290,16 +1333,18 @@ unsafe fn igatherv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_igatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igatherv_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
+    unsafe { igatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_igatherv_c_f08ts: mpi_igatherv_c_f08ts_ mpi_igatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_igatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { igatherv_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
+    unsafe { igatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_igatherv_c_f08ts: pmpi_igatherv_c_f08ts_ pmpi_igatherv_f08ts_large_ pmpir_igatherv_c_f08ts_ pmpir_igatherv_f08ts_large_);
 
 #[inline]
 unsafe fn improbe<const P: bool>(source: *mut c_int, tag: *mut c_int, comm: *mut c_int, flag: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1329,6 +1374,7 @@ unsafe extern "C" fn pmpi_improbe_(source: *mut c_int, tag: *mut c_int, comm: *m
     unsafe { improbe::<true>(source, tag, comm, flag, message, status, ierror) }
 }
 names!(pmpi_improbe_: pmpi_improbe pmpi_improbe__ PMPI_IMPROBE pmpi_improbe_f08_ pmpi_improbe_f08 pmpi_improbe_f08__ PMPI_IMPROBE_F08);
+mpich_names!(pmpi_improbe_: pmpir_improbe_f08_);
 
 #[inline]
 unsafe fn imrecv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1395,16 +1441,18 @@ unsafe fn imrecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_imrecv_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_imrecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { imrecv_f08::<false>(buf, count, datatype, message, request, ierror) }
+    unsafe { imrecv_f08::<false>(described!(buf), count, datatype, message, request, ierror) }
 }
+mpich_names!(mpi_imrecv_f08ts: mpi_imrecv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_imrecv_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_imrecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { imrecv_f08::<true>(buf, count, datatype, message, request, ierror) }
+    unsafe { imrecv_f08::<true>(described!(buf), count, datatype, message, request, ierror) }
 }
+mpich_names!(pmpi_imrecv_f08ts: pmpi_imrecv_f08ts_ pmpir_imrecv_f08ts_);
 
 #[cold]
 unsafe fn imrecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1442,16 +1490,18 @@ unsafe fn imrecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_imrecv_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_imrecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { imrecv_c::<false>(buf, count, datatype, message, request, ierror) }
+    unsafe { imrecv_c::<false>(described!(buf), count, datatype, message, request, ierror) }
 }
+mpich_names!(mpi_imrecv_c_f08ts: mpi_imrecv_c_f08ts_ mpi_imrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_imrecv_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_imrecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { imrecv_c::<true>(buf, count, datatype, message, request, ierror) }
+    unsafe { imrecv_c::<true>(described!(buf), count, datatype, message, request, ierror) }
 }
+mpich_names!(pmpi_imrecv_c_f08ts: pmpi_imrecv_c_f08ts_ pmpi_imrecv_f08ts_large_ pmpir_imrecv_c_f08ts_ pmpir_imrecv_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_allgather<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1513,16 +1563,18 @@ unsafe fn ineighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, sen
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgather_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_allgather_f08ts: mpi_ineighbor_allgather_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_allgather_f08ts: pmpi_ineighbor_allgather_f08ts_ pmpir_ineighbor_allgather_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1557,16 +1609,18 @@ unsafe fn ineighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgather_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_allgather_c_f08ts: mpi_ineighbor_allgather_c_f08ts_ mpi_ineighbor_allgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgather_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_allgather_c_f08ts: pmpi_ineighbor_allgather_c_f08ts_ pmpi_ineighbor_allgather_f08ts_large_ pmpir_ineighbor_allgather_c_f08ts_ pmpir_ineighbor_allgather_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_allgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1628,16 +1682,18 @@ unsafe fn ineighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, se
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgatherv_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_allgatherv_f08ts: mpi_ineighbor_allgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_allgatherv_f08ts: pmpi_ineighbor_allgatherv_f08ts_ pmpir_ineighbor_allgatherv_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1672,16 +1728,18 @@ unsafe fn ineighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, send
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgatherv_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_allgatherv_c_f08ts: mpi_ineighbor_allgatherv_c_f08ts_ mpi_ineighbor_allgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_allgatherv_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_allgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_allgatherv_c_f08ts: pmpi_ineighbor_allgatherv_c_f08ts_ pmpi_ineighbor_allgatherv_f08ts_large_ pmpir_ineighbor_allgatherv_c_f08ts_ pmpir_ineighbor_allgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_alltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1743,16 +1801,18 @@ unsafe fn ineighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, send
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoall_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_alltoall_f08ts: mpi_ineighbor_alltoall_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_alltoall_f08ts: pmpi_ineighbor_alltoall_f08ts_ pmpir_ineighbor_alltoall_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1787,16 +1847,18 @@ unsafe fn ineighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendco
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoall_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_alltoall_c_f08ts: mpi_ineighbor_alltoall_c_f08ts_ mpi_ineighbor_alltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoall_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_alltoall_c_f08ts: pmpi_ineighbor_alltoall_c_f08ts_ pmpi_ineighbor_alltoall_f08ts_large_ pmpir_ineighbor_alltoall_c_f08ts_ pmpir_ineighbor_alltoall_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_alltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1858,16 +1920,18 @@ unsafe fn ineighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, sen
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallv_f08::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_alltoallv_f08ts: mpi_ineighbor_alltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_alltoallv_f08ts: pmpi_ineighbor_alltoallv_f08ts_ pmpir_ineighbor_alltoallv_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1902,16 +1966,18 @@ unsafe fn ineighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallv_c::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_alltoallv_c_f08ts: mpi_ineighbor_alltoallv_c_f08ts_ mpi_ineighbor_alltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallv_c::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
+    unsafe { ineighbor_alltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_alltoallv_c_f08ts: pmpi_ineighbor_alltoallv_c_f08ts_ pmpi_ineighbor_alltoallv_f08ts_large_ pmpir_ineighbor_alltoallv_c_f08ts_ pmpir_ineighbor_alltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_alltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1979,16 +2045,18 @@ unsafe fn ineighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, sen
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallw_f08::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ineighbor_alltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_alltoallw_f08ts: mpi_ineighbor_alltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ineighbor_alltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_alltoallw_f08ts: pmpi_ineighbor_alltoallw_f08ts_ pmpir_ineighbor_alltoallw_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2027,16 +2095,18 @@ unsafe fn ineighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallw_c::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ineighbor_alltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(mpi_ineighbor_alltoallw_c_f08ts: mpi_ineighbor_alltoallw_c_f08ts_ mpi_ineighbor_alltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ineighbor_alltoallw_c::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
+    unsafe { ineighbor_alltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
+mpich_names!(pmpi_ineighbor_alltoallw_c_f08ts: pmpi_ineighbor_alltoallw_c_f08ts_ pmpi_ineighbor_alltoallw_f08ts_large_ pmpir_ineighbor_alltoallw_c_f08ts_ pmpir_ineighbor_alltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn info_create<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -2064,6 +2134,7 @@ unsafe extern "C" fn pmpi_info_create_(info: *mut c_int, ierror: *mut c_int) {
     unsafe { info_create::<true>(info, ierror) }
 }
 names!(pmpi_info_create_: pmpi_info_create pmpi_info_create__ PMPI_INFO_CREATE pmpi_info_create_f08_ pmpi_info_create_f08 pmpi_info_create_f08__ PMPI_INFO_CREATE_F08);
+mpich_names!(pmpi_info_create_: pmpir_info_create_f08_);
 
 #[inline]
 unsafe fn info_create_env<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -2087,6 +2158,7 @@ unsafe extern "C" fn pmpi_info_create_env_(info: *mut c_int, ierror: *mut c_int)
     unsafe { info_create_env::<true>(info, ierror) }
 }
 names!(pmpi_info_create_env_: pmpi_info_create_env pmpi_info_create_env__ PMPI_INFO_CREATE_ENV pmpi_info_create_env_f08_ pmpi_info_create_env_f08 pmpi_info_create_env_f08__ PMPI_INFO_CREATE_ENV_F08);
+mpich_names!(pmpi_info_create_env_: pmpir_info_create_env_f08_);
 
 #[inline]
 unsafe fn info_delete<const P: bool>(info: *mut c_int, key: *mut c_char, ierror: *mut c_int, key_len: usize) {
@@ -2111,6 +2183,7 @@ unsafe extern "C" fn pmpi_info_delete_(info: *mut c_int, key: *mut c_char, ierro
     unsafe { info_delete::<true>(info, key, ierror, key_len) }
 }
 names!(pmpi_info_delete_: pmpi_info_delete pmpi_info_delete__ PMPI_INFO_DELETE pmpi_info_delete_f08_ pmpi_info_delete_f08 pmpi_info_delete_f08__ PMPI_INFO_DELETE_F08);
+mpich_names!(pmpi_info_delete_: pmpir_info_delete_f08_);
 
 #[inline]
 unsafe fn info_dup<const P: bool>(info: *mut c_int, newinfo: *mut c_int, ierror: *mut c_int) {
@@ -2138,6 +2211,7 @@ unsafe extern "C" fn pmpi_info_dup_(info: *mut c_int, newinfo: *mut c_int, ierro
     unsafe { info_dup::<true>(info, newinfo, ierror) }
 }
 names!(pmpi_info_dup_: pmpi_info_dup pmpi_info_dup__ PMPI_INFO_DUP pmpi_info_dup_f08_ pmpi_info_dup_f08 pmpi_info_dup_f08__ PMPI_INFO_DUP_F08);
+mpich_names!(pmpi_info_dup_: pmpir_info_dup_f08_);
 
 #[inline]
 unsafe fn info_free<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -2163,6 +2237,7 @@ unsafe extern "C" fn pmpi_info_free_(info: *mut c_int, ierror: *mut c_int) {
     unsafe { info_free::<true>(info, ierror) }
 }
 names!(pmpi_info_free_: pmpi_info_free pmpi_info_free__ PMPI_INFO_FREE pmpi_info_free_f08_ pmpi_info_free_f08 pmpi_info_free_f08__ PMPI_INFO_FREE_F08);
+mpich_names!(pmpi_info_free_: pmpir_info_free_f08_);
 
 #[inline]
 unsafe fn info_get<const P: bool>(info: *mut c_int, key: *mut c_char, valuelen: *mut c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_len: usize, value_len: usize) {
@@ -2186,6 +2261,7 @@ unsafe extern "C" fn pmpi_info_get_(info: *mut c_int, key: *mut c_char, valuelen
     unsafe { info_get::<true>(info, key, valuelen, value, flag, ierror, key_len, value_len) }
 }
 names!(pmpi_info_get_: pmpi_info_get pmpi_info_get__ PMPI_INFO_GET pmpi_info_get_f08_ pmpi_info_get_f08 pmpi_info_get_f08__ PMPI_INFO_GET_F08);
+mpich_names!(pmpi_info_get_: pmpir_info_get_f08_);
 
 #[inline]
 unsafe fn info_get_nkeys<const P: bool>(info: *mut c_int, nkeys: *mut c_int, ierror: *mut c_int) {
@@ -2209,12 +2285,13 @@ unsafe extern "C" fn pmpi_info_get_nkeys_(info: *mut c_int, nkeys: *mut c_int, i
     unsafe { info_get_nkeys::<true>(info, nkeys, ierror) }
 }
 names!(pmpi_info_get_nkeys_: pmpi_info_get_nkeys pmpi_info_get_nkeys__ PMPI_INFO_GET_NKEYS pmpi_info_get_nkeys_f08_ pmpi_info_get_nkeys_f08 pmpi_info_get_nkeys_f08__ PMPI_INFO_GET_NKEYS_F08);
+mpich_names!(pmpi_info_get_nkeys_: pmpir_info_get_nkeys_f08_);
 
 #[inline]
 unsafe fn info_get_nthkey<const P: bool>(info: *mut c_int, n: *mut c_int, key: *mut c_char, ierror: *mut c_int, key_len: usize) {
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
-        let mut key_ = TextOut::new(key, key_len, 256);
+        let mut key_ = TextOut::new(key, key_len, limits::MPI_MAX_INFO_KEY);
         let code = pick!(P, MPI_Info_get_nthkey, PMPI_Info_get_nthkey)(MPI_Info::from_fortran(*info), *n, key_.as_mut_ptr());
         if code == SUCCESS {
             key_.store();
@@ -2236,6 +2313,7 @@ unsafe extern "C" fn pmpi_info_get_nthkey_(info: *mut c_int, n: *mut c_int, key:
     unsafe { info_get_nthkey::<true>(info, n, key, ierror, key_len) }
 }
 names!(pmpi_info_get_nthkey_: pmpi_info_get_nthkey pmpi_info_get_nthkey__ PMPI_INFO_GET_NTHKEY pmpi_info_get_nthkey_f08_ pmpi_info_get_nthkey_f08 pmpi_info_get_nthkey_f08__ PMPI_INFO_GET_NTHKEY_F08);
+mpich_names!(pmpi_info_get_nthkey_: pmpir_info_get_nthkey_f08_);
 
 #[inline]
 unsafe fn info_get_string<const P: bool>(info: *mut c_int, key: *mut c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_len: usize, value_len: usize) {
@@ -2259,6 +2337,7 @@ unsafe extern "C" fn pmpi_info_get_string_(info: *mut c_int, key: *mut c_char, b
     unsafe { info_get_string::<true>(info, key, buflen, value, flag, ierror, key_len, value_len) }
 }
 names!(pmpi_info_get_string_: pmpi_info_get_string pmpi_info_get_string__ PMPI_INFO_GET_STRING pmpi_info_get_string_f08_ pmpi_info_get_string_f08 pmpi_info_get_string_f08__ PMPI_INFO_GET_STRING_F08);
+mpich_names!(pmpi_info_get_string_: pmpir_info_get_string_f08_);
 
 #[inline]
 unsafe fn info_get_valuelen<const P: bool>(info: *mut c_int, key: *mut c_char, valuelen: *mut c_int, flag: *mut c_int, ierror: *mut c_int, key_len: usize) {
@@ -2287,6 +2366,7 @@ unsafe extern "C" fn pmpi_info_get_valuelen_(info: *mut c_int, key: *mut c_char,
     unsafe { info_get_valuelen::<true>(info, key, valuelen, flag, ierror, key_len) }
 }
 names!(pmpi_info_get_valuelen_: pmpi_info_get_valuelen pmpi_info_get_valuelen__ PMPI_INFO_GET_VALUELEN pmpi_info_get_valuelen_f08_ pmpi_info_get_valuelen_f08 pmpi_info_get_valuelen_f08__ PMPI_INFO_GET_VALUELEN_F08);
+mpich_names!(pmpi_info_get_valuelen_: pmpir_info_get_valuelen_f08_);
 
 #[inline]
 unsafe fn info_set<const P: bool>(info: *mut c_int, key: *mut c_char, value: *mut c_char, ierror: *mut c_int, key_len: usize, value_len: usize) {
@@ -2312,6 +2392,7 @@ unsafe extern "C" fn pmpi_info_set_(info: *mut c_int, key: *mut c_char, value: *
     unsafe { info_set::<true>(info, key, value, ierror, key_len, value_len) }
 }
 names!(pmpi_info_set_: pmpi_info_set pmpi_info_set__ PMPI_INFO_SET pmpi_info_set_f08_ pmpi_info_set_f08 pmpi_info_set_f08__ PMPI_INFO_SET_F08);
+mpich_names!(pmpi_info_set_: pmpir_info_set_f08_);
 
 #[inline]
 unsafe fn init<const P: bool>(ierror: *mut c_int) {
@@ -2335,6 +2416,7 @@ unsafe extern "C" fn pmpi_init_(ierror: *mut c_int) {
     unsafe { init::<true>(ierror) }
 }
 names!(pmpi_init_: pmpi_init pmpi_init__ PMPI_INIT pmpi_init_f08_ pmpi_init_f08 pmpi_init_f08__ PMPI_INIT_F08);
+mpich_names!(pmpi_init_: pmpir_init_f08_);
 
 #[inline]
 unsafe fn init_thread<const P: bool>(required: *mut c_int, provided: *mut c_int, ierror: *mut c_int) {
@@ -2358,6 +2440,7 @@ unsafe extern "C" fn pmpi_init_thread_(required: *mut c_int, provided: *mut c_in
     unsafe { init_thread::<true>(required, provided, ierror) }
 }
 names!(pmpi_init_thread_: pmpi_init_thread pmpi_init_thread__ PMPI_INIT_THREAD pmpi_init_thread_f08_ pmpi_init_thread_f08 pmpi_init_thread_f08__ PMPI_INIT_THREAD_F08);
+mpich_names!(pmpi_init_thread_: pmpir_init_thread_f08_);
 
 #[inline]
 unsafe fn initialized<const P: bool>(flag: *mut c_int, ierror: *mut c_int) {
@@ -2385,6 +2468,7 @@ unsafe extern "C" fn pmpi_initialized_(flag: *mut c_int, ierror: *mut c_int) {
     unsafe { initialized::<true>(flag, ierror) }
 }
 names!(pmpi_initialized_: pmpi_initialized pmpi_initialized__ PMPI_INITIALIZED pmpi_initialized_f08_ pmpi_initialized_f08 pmpi_initialized_f08__ PMPI_INITIALIZED_F08);
+mpich_names!(pmpi_initialized_: pmpir_initialized_f08_);
 
 #[inline]
 unsafe fn intercomm_create<const P: bool>(local_comm: *mut c_int, local_leader: *mut c_int, peer_comm: *mut c_int, remote_leader: *mut c_int, tag: *mut c_int, newintercomm: *mut c_int, ierror: *mut c_int) {
@@ -2412,6 +2496,7 @@ unsafe extern "C" fn pmpi_intercomm_create_(local_comm: *mut c_int, local_leader
     unsafe { intercomm_create::<true>(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, ierror) }
 }
 names!(pmpi_intercomm_create_: pmpi_intercomm_create pmpi_intercomm_create__ PMPI_INTERCOMM_CREATE pmpi_intercomm_create_f08_ pmpi_intercomm_create_f08 pmpi_intercomm_create_f08__ PMPI_INTERCOMM_CREATE_F08);
+mpich_names!(pmpi_intercomm_create_: pmpir_intercomm_create_f08_);
 
 #[inline]
 unsafe fn intercomm_create_from_groups<const P: bool>(local_group: *mut c_int, local_leader: *mut c_int, remote_group: *mut c_int, remote_leader: *mut c_int, stringtag: *mut c_char, info: *mut c_int, errhandler: *mut c_int, newintercomm: *mut c_int, ierror: *mut c_int, stringtag_len: usize) {
@@ -2440,6 +2525,7 @@ unsafe extern "C" fn pmpi_intercomm_create_from_groups_(local_group: *mut c_int,
     unsafe { intercomm_create_from_groups::<true>(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm, ierror, stringtag_len) }
 }
 names!(pmpi_intercomm_create_from_groups_: pmpi_intercomm_create_from_groups pmpi_intercomm_create_from_groups__ PMPI_INTERCOMM_CREATE_FROM_GROUPS pmpi_intercomm_create_from_groups_f08_ pmpi_intercomm_create_from_groups_f08 pmpi_intercomm_create_from_groups_f08__ PMPI_INTERCOMM_CREATE_FROM_GROUPS_F08);
+mpich_names!(pmpi_intercomm_create_from_groups_: pmpir_intercomm_create_from_groups_f08_);
 
 #[inline]
 unsafe fn intercomm_merge<const P: bool>(intercomm: *mut c_int, high: *mut c_int, newintracomm: *mut c_int, ierror: *mut c_int) {
@@ -2467,6 +2553,7 @@ unsafe extern "C" fn pmpi_intercomm_merge_(intercomm: *mut c_int, high: *mut c_i
     unsafe { intercomm_merge::<true>(intercomm, high, newintracomm, ierror) }
 }
 names!(pmpi_intercomm_merge_: pmpi_intercomm_merge pmpi_intercomm_merge__ PMPI_INTERCOMM_MERGE pmpi_intercomm_merge_f08_ pmpi_intercomm_merge_f08 pmpi_intercomm_merge_f08__ PMPI_INTERCOMM_MERGE_F08);
+mpich_names!(pmpi_intercomm_merge_: pmpir_intercomm_merge_f08_);
 
 #[inline]
 unsafe fn iprobe<const P: bool>(source: *mut c_int, tag: *mut c_int, comm: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2494,6 +2581,7 @@ unsafe extern "C" fn pmpi_iprobe_(source: *mut c_int, tag: *mut c_int, comm: *mu
     unsafe { iprobe::<true>(source, tag, comm, flag, status, ierror) }
 }
 names!(pmpi_iprobe_: pmpi_iprobe pmpi_iprobe__ PMPI_IPROBE pmpi_iprobe_f08_ pmpi_iprobe_f08 pmpi_iprobe_f08__ PMPI_IPROBE_F08);
+mpich_names!(pmpi_iprobe_: pmpir_iprobe_f08_);
 
 #[inline]
 unsafe fn irecv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2554,16 +2642,18 @@ unsafe fn irecv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_irecv_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_irecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irecv_f08::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { irecv_f08::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_irecv_f08ts: mpi_irecv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_irecv_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_irecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irecv_f08::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { irecv_f08::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_irecv_f08ts: pmpi_irecv_f08ts_ pmpir_irecv_f08ts_);
 
 #[cold]
 unsafe fn irecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2597,16 +2687,18 @@ unsafe fn irecv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_irecv_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_irecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irecv_c::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { irecv_c::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_irecv_c_f08ts: mpi_irecv_c_f08ts_ mpi_irecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_irecv_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_irecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irecv_c::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { irecv_c::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_irecv_c_f08ts: pmpi_irecv_c_f08ts_ pmpi_irecv_f08ts_large_ pmpir_irecv_c_f08ts_ pmpir_irecv_f08ts_large_);
 
 #[inline]
 unsafe fn ireduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2668,16 +2760,18 @@ unsafe fn ireduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ireduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_f08::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
+    unsafe { ireduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
+mpich_names!(mpi_ireduce_f08ts: mpi_ireduce_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ireduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
+    unsafe { ireduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_ireduce_f08ts: pmpi_ireduce_f08ts_ pmpir_ireduce_f08ts_);
 
 #[cold]
 unsafe fn ireduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2712,16 +2806,18 @@ unsafe fn ireduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const D
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ireduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_c::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
+    unsafe { ireduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
+mpich_names!(mpi_ireduce_c_f08ts: mpi_ireduce_c_f08ts_ mpi_ireduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ireduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_c::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
+    unsafe { ireduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_ireduce_c_f08ts: pmpi_ireduce_c_f08ts_ pmpi_ireduce_f08ts_large_ pmpir_ireduce_c_f08ts_ pmpir_ireduce_f08ts_large_);
 
 #[inline]
 unsafe fn ireduce_scatter<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2783,16 +2879,18 @@ unsafe fn ireduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ireduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_f08::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_f08::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_ireduce_scatter_f08ts: mpi_ireduce_scatter_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ireduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_f08::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_f08::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_ireduce_scatter_f08ts: pmpi_ireduce_scatter_f08ts_ pmpir_ireduce_scatter_f08ts_);
 
 #[cold]
 unsafe fn ireduce_scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2827,16 +2925,18 @@ unsafe fn ireduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ireduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_c::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_c::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_ireduce_scatter_c_f08ts: mpi_ireduce_scatter_c_f08ts_ mpi_ireduce_scatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ireduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_c::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_c::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_ireduce_scatter_c_f08ts: pmpi_ireduce_scatter_c_f08ts_ pmpi_ireduce_scatter_f08ts_large_ pmpir_ireduce_scatter_c_f08ts_ pmpir_ireduce_scatter_f08ts_large_);
 
 #[inline]
 unsafe fn ireduce_scatter_block<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2898,16 +2998,18 @@ unsafe fn ireduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, r
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ireduce_scatter_block_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_block_f08::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_block_f08::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_ireduce_scatter_block_f08ts: mpi_ireduce_scatter_block_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ireduce_scatter_block_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_block_f08::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_block_f08::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_ireduce_scatter_block_f08ts: pmpi_ireduce_scatter_block_f08ts_ pmpir_ireduce_scatter_block_f08ts_);
 
 #[cold]
 unsafe fn ireduce_scatter_block_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2942,16 +3044,18 @@ unsafe fn ireduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, rec
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_block_c::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_block_c::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_ireduce_scatter_block_c_f08ts: mpi_ireduce_scatter_block_c_f08ts_ mpi_ireduce_scatter_block_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ireduce_scatter_block_c::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
+    unsafe { ireduce_scatter_block_c::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_ireduce_scatter_block_c_f08ts: pmpi_ireduce_scatter_block_c_f08ts_ pmpi_ireduce_scatter_block_f08ts_large_ pmpir_ireduce_scatter_block_c_f08ts_ pmpir_ireduce_scatter_block_f08ts_large_);
 
 #[inline]
 unsafe fn irsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3012,16 +3116,18 @@ unsafe fn irsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_irsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_irsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irsend_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { irsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_irsend_f08ts: mpi_irsend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_irsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_irsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irsend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { irsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_irsend_f08ts: pmpi_irsend_f08ts_ pmpir_irsend_f08ts_);
 
 #[cold]
 unsafe fn irsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3055,16 +3161,18 @@ unsafe fn irsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_irsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_irsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irsend_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { irsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_irsend_c_f08ts: mpi_irsend_c_f08ts_ mpi_irsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_irsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_irsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { irsend_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { irsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_irsend_c_f08ts: pmpi_irsend_c_f08ts_ pmpi_irsend_f08ts_large_ pmpir_irsend_c_f08ts_ pmpir_irsend_f08ts_large_);
 
 #[inline]
 unsafe fn is_thread_main<const P: bool>(flag: *mut c_int, ierror: *mut c_int) {
@@ -3092,6 +3200,7 @@ unsafe extern "C" fn pmpi_is_thread_main_(flag: *mut c_int, ierror: *mut c_int) 
     unsafe { is_thread_main::<true>(flag, ierror) }
 }
 names!(pmpi_is_thread_main_: pmpi_is_thread_main pmpi_is_thread_main__ PMPI_IS_THREAD_MAIN pmpi_is_thread_main_f08_ pmpi_is_thread_main_f08 pmpi_is_thread_main_f08__ PMPI_IS_THREAD_MAIN_F08);
+mpich_names!(pmpi_is_thread_main_: pmpir_is_thread_main_f08_);
 
 #[inline]
 unsafe fn iscan<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3153,16 +3262,18 @@ unsafe fn iscan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const D
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscan_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iscan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_iscan_f08ts: mpi_iscan_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iscan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_iscan_f08ts: pmpi_iscan_f08ts_ pmpir_iscan_f08ts_);
 
 #[cold]
 unsafe fn iscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3197,16 +3308,18 @@ unsafe fn iscan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Des
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscan_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iscan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(mpi_iscan_c_f08ts: mpi_iscan_c_f08ts_ mpi_iscan_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscan_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
+    unsafe { iscan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
+mpich_names!(pmpi_iscan_c_f08ts: pmpi_iscan_c_f08ts_ pmpi_iscan_f08ts_large_ pmpir_iscan_c_f08ts_ pmpir_iscan_f08ts_large_);
 
 #[inline]
 unsafe fn iscatter<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3268,16 +3381,18 @@ unsafe fn iscatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iscatter_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatter_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatter_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_iscatter_f08ts: mpi_iscatter_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iscatter_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatter_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatter_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_iscatter_f08ts: pmpi_iscatter_f08ts_ pmpir_iscatter_f08ts_);
 
 #[cold]
 unsafe fn iscatter_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3312,16 +3427,18 @@ unsafe fn iscatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iscatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatter_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatter_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_iscatter_c_f08ts: mpi_iscatter_c_f08ts_ mpi_iscatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iscatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatter_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatter_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_iscatter_c_f08ts: pmpi_iscatter_c_f08ts_ pmpi_iscatter_f08ts_large_ pmpir_iscatter_c_f08ts_ pmpir_iscatter_f08ts_large_);
 
 #[inline]
 unsafe fn iscatterv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3383,16 +3500,18 @@ unsafe fn iscatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iscatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatterv_f08::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatterv_f08::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_iscatterv_f08ts: mpi_iscatterv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iscatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatterv_f08::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatterv_f08::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_iscatterv_f08ts: pmpi_iscatterv_f08ts_ pmpir_iscatterv_f08ts_);
 
 #[cold]
 unsafe fn iscatterv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3427,16 +3546,18 @@ unsafe fn iscatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_iscatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatterv_c::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatterv_c::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(mpi_iscatterv_c_f08ts: mpi_iscatterv_c_f08ts_ mpi_iscatterv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_iscatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { iscatterv_c::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
+    unsafe { iscatterv_c::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
+mpich_names!(pmpi_iscatterv_c_f08ts: pmpi_iscatterv_c_f08ts_ pmpi_iscatterv_f08ts_large_ pmpir_iscatterv_c_f08ts_ pmpir_iscatterv_f08ts_large_);
 
 #[inline]
 unsafe fn isend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3497,16 +3618,18 @@ unsafe fn isend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_isend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_isend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isend_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { isend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_isend_f08ts: mpi_isend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_isend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_isend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { isend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_isend_f08ts: pmpi_isend_f08ts_ pmpir_isend_f08ts_);
 
 #[cold]
 unsafe fn isend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3540,16 +3663,18 @@ unsafe fn isend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_isend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_isend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isend_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { isend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_isend_c_f08ts: mpi_isend_c_f08ts_ mpi_isend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_isend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_isend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isend_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { isend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_isend_c_f08ts: pmpi_isend_c_f08ts_ pmpi_isend_f08ts_large_ pmpir_isend_c_f08ts_ pmpir_isend_f08ts_large_);
 
 #[inline]
 unsafe fn isendrecv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3611,16 +3736,18 @@ unsafe fn isendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_isendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_f08::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_f08::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(mpi_isendrecv_f08ts: mpi_isendrecv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_isendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_f08::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_f08::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(pmpi_isendrecv_f08ts: pmpi_isendrecv_f08ts_ pmpir_isendrecv_f08ts_);
 
 #[cold]
 unsafe fn isendrecv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3655,16 +3782,18 @@ unsafe fn isendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_isendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_c::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_c::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(mpi_isendrecv_c_f08ts: mpi_isendrecv_c_f08ts_ mpi_isendrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_isendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_c::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_c::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(pmpi_isendrecv_c_f08ts: pmpi_isendrecv_c_f08ts_ pmpi_isendrecv_f08ts_large_ pmpir_isendrecv_c_f08ts_ pmpir_isendrecv_f08ts_large_);
 
 #[inline]
 unsafe fn isendrecv_replace<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3725,16 +3854,18 @@ unsafe fn isendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_isendrecv_replace_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_replace_f08::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_replace_f08::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(mpi_isendrecv_replace_f08ts: mpi_isendrecv_replace_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_isendrecv_replace_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_replace_f08::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_replace_f08::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(pmpi_isendrecv_replace_f08ts: pmpi_isendrecv_replace_f08ts_ pmpir_isendrecv_replace_f08ts_);
 
 #[cold]
 unsafe fn isendrecv_replace_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3768,16 +3899,18 @@ unsafe fn isendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_isendrecv_replace_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_replace_c::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_replace_c::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(mpi_isendrecv_replace_c_f08ts: mpi_isendrecv_replace_c_f08ts_ mpi_isendrecv_replace_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_isendrecv_replace_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { isendrecv_replace_c::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
+    unsafe { isendrecv_replace_c::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
+mpich_names!(pmpi_isendrecv_replace_c_f08ts: pmpi_isendrecv_replace_c_f08ts_ pmpi_isendrecv_replace_f08ts_large_ pmpir_isendrecv_replace_c_f08ts_ pmpir_isendrecv_replace_f08ts_large_);
 
 #[inline]
 unsafe fn issend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3838,16 +3971,18 @@ unsafe fn issend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_issend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_issend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { issend_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { issend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_issend_f08ts: mpi_issend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_issend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_issend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { issend_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { issend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_issend_f08ts: pmpi_issend_f08ts_ pmpir_issend_f08ts_);
 
 #[cold]
 unsafe fn issend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3881,13 +4016,15 @@ unsafe fn issend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_issend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_issend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { issend_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { issend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_issend_c_f08ts: mpi_issend_c_f08ts_ mpi_issend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_issend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_issend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { issend_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { issend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_issend_c_f08ts: pmpi_issend_c_f08ts_ pmpi_issend_f08ts_large_ pmpir_issend_c_f08ts_ pmpir_issend_f08ts_large_);

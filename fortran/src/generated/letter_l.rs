@@ -8,7 +8,7 @@ unsafe fn lookup_name<const P: bool>(service_name: *mut c_char, info: *mut c_int
     // SAFETY: MPI asks the caller for valid arguments.
     unsafe {
         let service_name_ = TextIn::new(service_name, service_name_len);
-        let mut port_name_ = TextOut::new(port_name, port_name_len, 1024);
+        let mut port_name_ = TextOut::new(port_name, port_name_len, limits::MPI_MAX_PORT_NAME);
         let code = pick!(P, MPI_Lookup_name, PMPI_Lookup_name)(service_name_.as_ptr(), MPI_Info::from_fortran(*info), port_name_.as_mut_ptr());
         if code == SUCCESS {
             port_name_.store();
@@ -30,3 +30,4 @@ unsafe extern "C" fn pmpi_lookup_name_(service_name: *mut c_char, info: *mut c_i
     unsafe { lookup_name::<true>(service_name, info, port_name, ierror, service_name_len, port_name_len) }
 }
 names!(pmpi_lookup_name_: pmpi_lookup_name pmpi_lookup_name__ PMPI_LOOKUP_NAME pmpi_lookup_name_f08_ pmpi_lookup_name_f08 pmpi_lookup_name_f08__ PMPI_LOOKUP_NAME_F08);
+mpich_names!(pmpi_lookup_name_: pmpir_lookup_name_f08_);

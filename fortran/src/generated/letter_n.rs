@@ -52,16 +52,18 @@ unsafe fn neighbor_allgather_f08<const P: bool>(sendbuf: *const Descriptor, send
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_allgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_allgather_f08ts: mpi_neighbor_allgather_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_allgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgather_f08ts: pmpi_neighbor_allgather_f08ts_ pmpir_neighbor_allgather_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -89,16 +91,18 @@ unsafe fn neighbor_allgather_c<const P: bool>(sendbuf: *const Descriptor, sendco
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_allgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_allgather_c_f08ts: mpi_neighbor_allgather_c_f08ts_ mpi_neighbor_allgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_allgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgather_c_f08ts: pmpi_neighbor_allgather_c_f08ts_ pmpi_neighbor_allgather_f08ts_large_ pmpir_neighbor_allgather_c_f08ts_ pmpir_neighbor_allgather_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_allgather_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -160,16 +164,18 @@ unsafe fn neighbor_allgather_init_f08<const P: bool>(sendbuf: *const Descriptor,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgather_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_allgather_init_f08ts: mpi_neighbor_allgather_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgather_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgather_init_f08ts: pmpi_neighbor_allgather_init_f08ts_ pmpir_neighbor_allgather_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -204,16 +210,18 @@ unsafe fn neighbor_allgather_init_c<const P: bool>(sendbuf: *const Descriptor, s
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgather_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_allgather_init_c_f08ts: mpi_neighbor_allgather_init_c_f08ts_ mpi_neighbor_allgather_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgather_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgather_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgather_init_c_f08ts: pmpi_neighbor_allgather_init_c_f08ts_ pmpi_neighbor_allgather_init_f08ts_large_ pmpir_neighbor_allgather_init_c_f08ts_ pmpir_neighbor_allgather_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_allgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -264,16 +272,18 @@ unsafe fn neighbor_allgatherv_f08<const P: bool>(sendbuf: *const Descriptor, sen
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { neighbor_allgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_allgatherv_f08ts: mpi_neighbor_allgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { neighbor_allgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgatherv_f08ts: pmpi_neighbor_allgatherv_f08ts_ pmpir_neighbor_allgatherv_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -301,16 +311,18 @@ unsafe fn neighbor_allgatherv_c<const P: bool>(sendbuf: *const Descriptor, sendc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { neighbor_allgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_allgatherv_c_f08ts: mpi_neighbor_allgatherv_c_f08ts_ mpi_neighbor_allgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
+    unsafe { neighbor_allgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgatherv_c_f08ts: pmpi_neighbor_allgatherv_c_f08ts_ pmpi_neighbor_allgatherv_f08ts_large_ pmpir_neighbor_allgatherv_c_f08ts_ pmpir_neighbor_allgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_allgatherv_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -372,16 +384,18 @@ unsafe fn neighbor_allgatherv_init_f08<const P: bool>(sendbuf: *const Descriptor
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgatherv_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_allgatherv_init_f08ts: mpi_neighbor_allgatherv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgatherv_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgatherv_init_f08ts: pmpi_neighbor_allgatherv_init_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -416,16 +430,18 @@ unsafe fn neighbor_allgatherv_init_c<const P: bool>(sendbuf: *const Descriptor, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgatherv_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_allgatherv_init_c_f08ts: mpi_neighbor_allgatherv_init_c_f08ts_ mpi_neighbor_allgatherv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_allgatherv_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_allgatherv_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_allgatherv_init_c_f08ts: pmpi_neighbor_allgatherv_init_c_f08ts_ pmpi_neighbor_allgatherv_init_f08ts_large_ pmpir_neighbor_allgatherv_init_c_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -476,16 +492,18 @@ unsafe fn neighbor_alltoall_f08<const P: bool>(sendbuf: *const Descriptor, sendc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoall_f08ts: mpi_neighbor_alltoall_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoall_f08ts: pmpi_neighbor_alltoall_f08ts_ pmpir_neighbor_alltoall_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -513,16 +531,18 @@ unsafe fn neighbor_alltoall_c<const P: bool>(sendbuf: *const Descriptor, sendcou
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoall_c_f08ts: mpi_neighbor_alltoall_c_f08ts_ mpi_neighbor_alltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoall_c_f08ts: pmpi_neighbor_alltoall_c_f08ts_ pmpi_neighbor_alltoall_f08ts_large_ pmpir_neighbor_alltoall_c_f08ts_ pmpir_neighbor_alltoall_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoall_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -584,16 +604,18 @@ unsafe fn neighbor_alltoall_init_f08<const P: bool>(sendbuf: *const Descriptor, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoall_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoall_init_f08ts: mpi_neighbor_alltoall_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoall_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoall_init_f08ts: pmpi_neighbor_alltoall_init_f08ts_ pmpir_neighbor_alltoall_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoall_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -628,16 +650,18 @@ unsafe fn neighbor_alltoall_init_c<const P: bool>(sendbuf: *const Descriptor, se
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoall_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoall_init_c_f08ts: mpi_neighbor_alltoall_init_c_f08ts_ mpi_neighbor_alltoall_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoall_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoall_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoall_init_c_f08ts: pmpi_neighbor_alltoall_init_c_f08ts_ pmpi_neighbor_alltoall_init_f08ts_large_ pmpir_neighbor_alltoall_init_c_f08ts_ pmpir_neighbor_alltoall_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -688,16 +712,18 @@ unsafe fn neighbor_alltoallv_f08<const P: bool>(sendbuf: *const Descriptor, send
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_f08::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallv_f08ts: mpi_neighbor_alltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallv_f08ts: pmpi_neighbor_alltoallv_f08ts_ pmpir_neighbor_alltoallv_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -725,16 +751,18 @@ unsafe fn neighbor_alltoallv_c<const P: bool>(sendbuf: *const Descriptor, sendco
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_c::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallv_c_f08ts: mpi_neighbor_alltoallv_c_f08ts_ mpi_neighbor_alltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_c::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
+    unsafe { neighbor_alltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallv_c_f08ts: pmpi_neighbor_alltoallv_c_f08ts_ pmpi_neighbor_alltoallv_f08ts_large_ pmpir_neighbor_alltoallv_c_f08ts_ pmpir_neighbor_alltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallv_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -796,16 +824,18 @@ unsafe fn neighbor_alltoallv_init_f08<const P: bool>(sendbuf: *const Descriptor,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_init_f08::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallv_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallv_init_f08ts: mpi_neighbor_alltoallv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallv_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallv_init_f08ts: pmpi_neighbor_alltoallv_init_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -840,16 +870,18 @@ unsafe fn neighbor_alltoallv_init_c<const P: bool>(sendbuf: *const Descriptor, s
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_init_c::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallv_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallv_init_c_f08ts: mpi_neighbor_alltoallv_init_c_f08ts_ mpi_neighbor_alltoallv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallv_init_c::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallv_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallv_init_c_f08ts: pmpi_neighbor_alltoallv_init_c_f08ts_ pmpi_neighbor_alltoallv_init_f08ts_large_ pmpir_neighbor_alltoallv_init_c_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -906,16 +938,18 @@ unsafe fn neighbor_alltoallw_f08<const P: bool>(sendbuf: *const Descriptor, send
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_f08::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { neighbor_alltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallw_f08ts: mpi_neighbor_alltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { neighbor_alltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallw_f08ts: pmpi_neighbor_alltoallw_f08ts_ pmpir_neighbor_alltoallw_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -947,16 +981,18 @@ unsafe fn neighbor_alltoallw_c<const P: bool>(sendbuf: *const Descriptor, sendco
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_c::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { neighbor_alltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallw_c_f08ts: mpi_neighbor_alltoallw_c_f08ts_ mpi_neighbor_alltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_c::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
+    unsafe { neighbor_alltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallw_c_f08ts: pmpi_neighbor_alltoallw_c_f08ts_ pmpi_neighbor_alltoallw_f08ts_large_ pmpir_neighbor_alltoallw_c_f08ts_ pmpir_neighbor_alltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallw_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1024,16 +1060,18 @@ unsafe fn neighbor_alltoallw_init_f08<const P: bool>(sendbuf: *const Descriptor,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_init_f08::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallw_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallw_init_f08ts: mpi_neighbor_alltoallw_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_init_f08::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallw_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallw_init_f08ts: pmpi_neighbor_alltoallw_init_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1072,13 +1110,15 @@ unsafe fn neighbor_alltoallw_init_c<const P: bool>(sendbuf: *const Descriptor, s
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_init_c::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallw_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(mpi_neighbor_alltoallw_init_c_f08ts: mpi_neighbor_alltoallw_init_c_f08ts_ mpi_neighbor_alltoallw_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { neighbor_alltoallw_init_c::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
+    unsafe { neighbor_alltoallw_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_neighbor_alltoallw_init_c_f08ts: pmpi_neighbor_alltoallw_init_c_f08ts_ pmpi_neighbor_alltoallw_init_f08ts_large_ pmpir_neighbor_alltoallw_init_c_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_large_);

@@ -52,16 +52,18 @@ unsafe fn pack_f08<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_pack_f08ts(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_pack_f08ts(inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_f08::<false>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
+    unsafe { pack_f08::<false>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
+mpich_names!(mpi_pack_f08ts: mpi_pack_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_pack_f08ts(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_pack_f08ts(inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_f08::<true>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
+    unsafe { pack_f08::<true>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
+mpich_names!(pmpi_pack_f08ts: pmpi_pack_f08ts_ pmpir_pack_f08ts_);
 
 #[cold]
 unsafe fn pack_c_sections<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
@@ -89,16 +91,18 @@ unsafe fn pack_c<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, dat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_pack_c_f08ts(inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_c::<false>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
+    unsafe { pack_c::<false>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
+mpich_names!(mpi_pack_c_f08ts: mpi_pack_c_f08ts_ mpi_pack_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_pack_c_f08ts(inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_c::<true>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
+    unsafe { pack_c::<true>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
+mpich_names!(pmpi_pack_c_f08ts: pmpi_pack_c_f08ts_ pmpi_pack_f08ts_large_ pmpir_pack_c_f08ts_ pmpir_pack_f08ts_large_);
 
 #[inline]
 unsafe fn pack_external<const P: bool>(datarep: *mut c_char, inbuf: *mut c_void, incount: *mut c_int, datatype: *mut c_int, outbuf: *mut c_void, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -152,16 +156,31 @@ unsafe fn pack_external_f08<const P: bool>(datarep: *const Descriptor, inbuf: *c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_pack_external_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_pack_external_f08ts(datarep: *const Passed, inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_external_f08::<false>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror) }
+    unsafe { pack_external_f08::<false>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
+}
+mpich_entry! {
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_pack_external_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
+    // SAFETY: the caller's arguments.
+    unsafe { pack_external_f08::<false>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
+}
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_pack_external_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_pack_external_f08ts(datarep: *const Passed, inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_external_f08::<true>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror) }
+    unsafe { pack_external_f08::<true>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
+mpich_entry! {
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_pack_external_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
+    // SAFETY: the caller's arguments.
+    unsafe { pack_external_f08::<true>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
+}
+}
+mpich_names!(pmpi_pack_external_f08ts_: pmpir_pack_external_f08ts_);
 
 #[cold]
 unsafe fn pack_external_c_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
@@ -191,16 +210,32 @@ unsafe fn pack_external_c<const P: bool>(datarep: *const Descriptor, inbuf: *con
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_pack_external_c_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_pack_external_c_f08ts(datarep: *const Passed, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_external_c::<false>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror) }
+    unsafe { pack_external_c::<false>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
+mpich_entry! {
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mpi_pack_external_c_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
+    // SAFETY: the caller's arguments.
+    unsafe { pack_external_c::<false>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
+}
+}
+mpich_names!(mpi_pack_external_c_f08ts_: mpi_pack_external_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_pack_external_c_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_pack_external_c_f08ts(datarep: *const Passed, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { pack_external_c::<true>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror) }
+    unsafe { pack_external_c::<true>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
+mpich_entry! {
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmpi_pack_external_c_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
+    // SAFETY: the caller's arguments.
+    unsafe { pack_external_c::<true>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
+}
+}
+mpich_names!(pmpi_pack_external_c_f08ts_: pmpi_pack_external_f08ts_large_ pmpir_pack_external_c_f08ts_ pmpir_pack_external_f08ts_large_);
 
 #[inline]
 unsafe fn pack_external_size<const P: bool>(datarep: *mut c_char, incount: *mut c_int, datatype: *mut c_int, size: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -225,6 +260,7 @@ unsafe extern "C" fn pmpi_pack_external_size_(datarep: *mut c_char, incount: *mu
     unsafe { pack_external_size::<true>(datarep, incount, datatype, size, ierror, datarep_len) }
 }
 names!(pmpi_pack_external_size_: pmpi_pack_external_size pmpi_pack_external_size__ PMPI_PACK_EXTERNAL_SIZE pmpi_pack_external_size_f08_ pmpi_pack_external_size_f08 pmpi_pack_external_size_f08__ PMPI_PACK_EXTERNAL_SIZE_F08);
+mpich_names!(pmpi_pack_external_size_: pmpir_pack_external_size_f08_);
 
 #[inline]
 unsafe fn pack_external_size_c<const P: bool>(datarep: *mut c_char, incount: *mut i64, datatype: *mut c_int, size: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -242,6 +278,7 @@ unsafe extern "C" fn mpi_pack_external_size_c_f08_(datarep: *mut c_char, incount
     unsafe { pack_external_size_c::<false>(datarep, incount, datatype, size, ierror, datarep_len) }
 }
 names!(mpi_pack_external_size_c_f08_: mpi_pack_external_size_c_f08 mpi_pack_external_size_c_f08__ MPI_PACK_EXTERNAL_SIZE_C_F08);
+mpich_names!(mpi_pack_external_size_c_f08_: mpi_pack_external_size_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_size_c_f08_(datarep: *mut c_char, incount: *mut i64, datatype: *mut c_int, size: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -249,6 +286,7 @@ unsafe extern "C" fn pmpi_pack_external_size_c_f08_(datarep: *mut c_char, incoun
     unsafe { pack_external_size_c::<true>(datarep, incount, datatype, size, ierror, datarep_len) }
 }
 names!(pmpi_pack_external_size_c_f08_: pmpi_pack_external_size_c_f08 pmpi_pack_external_size_c_f08__ PMPI_PACK_EXTERNAL_SIZE_C_F08);
+mpich_names!(pmpi_pack_external_size_c_f08_: pmpi_pack_external_size_f08_large_ pmpir_pack_external_size_c_f08_ pmpir_pack_external_size_f08_large_);
 
 #[inline]
 unsafe fn pack_size<const P: bool>(incount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, size: *mut c_int, ierror: *mut c_int) {
@@ -272,6 +310,7 @@ unsafe extern "C" fn pmpi_pack_size_(incount: *mut c_int, datatype: *mut c_int, 
     unsafe { pack_size::<true>(incount, datatype, comm, size, ierror) }
 }
 names!(pmpi_pack_size_: pmpi_pack_size pmpi_pack_size__ PMPI_PACK_SIZE pmpi_pack_size_f08_ pmpi_pack_size_f08 pmpi_pack_size_f08__ PMPI_PACK_SIZE_F08);
+mpich_names!(pmpi_pack_size_: pmpir_pack_size_f08_);
 
 #[inline]
 unsafe fn pack_size_c<const P: bool>(incount: *mut i64, datatype: *mut c_int, comm: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -288,6 +327,7 @@ unsafe extern "C" fn mpi_pack_size_c_f08_(incount: *mut i64, datatype: *mut c_in
     unsafe { pack_size_c::<false>(incount, datatype, comm, size, ierror) }
 }
 names!(mpi_pack_size_c_f08_: mpi_pack_size_c_f08 mpi_pack_size_c_f08__ MPI_PACK_SIZE_C_F08);
+mpich_names!(mpi_pack_size_c_f08_: mpi_pack_size_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_size_c_f08_(incount: *mut i64, datatype: *mut c_int, comm: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -295,6 +335,7 @@ unsafe extern "C" fn pmpi_pack_size_c_f08_(incount: *mut i64, datatype: *mut c_i
     unsafe { pack_size_c::<true>(incount, datatype, comm, size, ierror) }
 }
 names!(pmpi_pack_size_c_f08_: pmpi_pack_size_c_f08 pmpi_pack_size_c_f08__ PMPI_PACK_SIZE_C_F08);
+mpich_names!(pmpi_pack_size_c_f08_: pmpi_pack_size_f08_large_ pmpir_pack_size_c_f08_ pmpir_pack_size_f08_large_);
 
 #[inline]
 unsafe fn parrived<const P: bool>(request: *mut c_int, partition: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -318,6 +359,7 @@ unsafe extern "C" fn pmpi_parrived_(request: *mut c_int, partition: *mut c_int, 
     unsafe { parrived::<true>(request, partition, flag, ierror) }
 }
 names!(pmpi_parrived_: pmpi_parrived pmpi_parrived__ PMPI_PARRIVED pmpi_parrived_f08_ pmpi_parrived_f08 pmpi_parrived_f08__ PMPI_PARRIVED_F08);
+mpich_names!(pmpi_parrived_: pmpir_parrived_f08_);
 
 #[inline]
 unsafe fn pready<const P: bool>(partition: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -341,6 +383,7 @@ unsafe extern "C" fn pmpi_pready_(partition: *mut c_int, request: *mut c_int, ie
     unsafe { pready::<true>(partition, request, ierror) }
 }
 names!(pmpi_pready_: pmpi_pready pmpi_pready__ PMPI_PREADY pmpi_pready_f08_ pmpi_pready_f08 pmpi_pready_f08__ PMPI_PREADY_F08);
+mpich_names!(pmpi_pready_: pmpir_pready_f08_);
 
 #[inline]
 unsafe fn pready_list<const P: bool>(length: *mut c_int, array_of_partitions: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -364,6 +407,7 @@ unsafe extern "C" fn pmpi_pready_list_(length: *mut c_int, array_of_partitions: 
     unsafe { pready_list::<true>(length, array_of_partitions, request, ierror) }
 }
 names!(pmpi_pready_list_: pmpi_pready_list pmpi_pready_list__ PMPI_PREADY_LIST pmpi_pready_list_f08_ pmpi_pready_list_f08 pmpi_pready_list_f08__ PMPI_PREADY_LIST_F08);
+mpich_names!(pmpi_pready_list_: pmpir_pready_list_f08_);
 
 #[inline]
 unsafe fn pready_range<const P: bool>(partition_low: *mut c_int, partition_high: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -387,6 +431,7 @@ unsafe extern "C" fn pmpi_pready_range_(partition_low: *mut c_int, partition_hig
     unsafe { pready_range::<true>(partition_low, partition_high, request, ierror) }
 }
 names!(pmpi_pready_range_: pmpi_pready_range pmpi_pready_range__ PMPI_PREADY_RANGE pmpi_pready_range_f08_ pmpi_pready_range_f08 pmpi_pready_range_f08__ PMPI_PREADY_RANGE_F08);
+mpich_names!(pmpi_pready_range_: pmpir_pready_range_f08_);
 
 #[inline]
 unsafe fn precv_init<const P: bool>(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -447,16 +492,18 @@ unsafe fn precv_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_precv_init_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { precv_init_f08::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+    unsafe { precv_init_f08::<false>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
+mpich_names!(mpi_precv_init_f08ts: mpi_precv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_precv_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_precv_init_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { precv_init_f08::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+    unsafe { precv_init_f08::<true>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_precv_init_f08ts: pmpi_precv_init_f08ts_ pmpir_precv_init_f08ts_);
 
 #[cold]
 unsafe fn precv_init_c_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -490,16 +537,18 @@ unsafe fn precv_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_precv_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_precv_init_c_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { precv_init_c::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+    unsafe { precv_init_c::<false>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
+mpich_names!(mpi_precv_init_c_f08ts: mpi_precv_init_c_f08ts_ mpi_precv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_precv_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_precv_init_c_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { precv_init_c::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
+    unsafe { precv_init_c::<true>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_precv_init_c_f08ts: pmpi_precv_init_c_f08ts_ pmpi_precv_init_f08ts_large_ pmpir_precv_init_c_f08ts_ pmpir_precv_init_f08ts_large_);
 
 #[inline]
 unsafe fn probe<const P: bool>(source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -523,6 +572,7 @@ unsafe extern "C" fn pmpi_probe_(source: *mut c_int, tag: *mut c_int, comm: *mut
     unsafe { probe::<true>(source, tag, comm, status, ierror) }
 }
 names!(pmpi_probe_: pmpi_probe pmpi_probe__ PMPI_PROBE pmpi_probe_f08_ pmpi_probe_f08 pmpi_probe_f08__ PMPI_PROBE_F08);
+mpich_names!(pmpi_probe_: pmpir_probe_f08_);
 
 #[inline]
 unsafe fn psend_init<const P: bool>(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -583,16 +633,18 @@ unsafe fn psend_init_f08<const P: bool>(buf: *const Descriptor, partitions: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_psend_init_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { psend_init_f08::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+    unsafe { psend_init_f08::<false>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
+mpich_names!(mpi_psend_init_f08ts: mpi_psend_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_psend_init_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_psend_init_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { psend_init_f08::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+    unsafe { psend_init_f08::<true>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_psend_init_f08ts: pmpi_psend_init_f08ts_ pmpir_psend_init_f08ts_);
 
 #[cold]
 unsafe fn psend_init_c_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -626,16 +678,18 @@ unsafe fn psend_init_c<const P: bool>(buf: *const Descriptor, partitions: *mut c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_psend_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_psend_init_c_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { psend_init_c::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+    unsafe { psend_init_c::<false>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
+mpich_names!(mpi_psend_init_c_f08ts: mpi_psend_init_c_f08ts_ mpi_psend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_psend_init_c_f08ts(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_psend_init_c_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { psend_init_c::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
+    unsafe { psend_init_c::<true>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_psend_init_c_f08ts: pmpi_psend_init_c_f08ts_ pmpi_psend_init_f08ts_large_ pmpir_psend_init_c_f08ts_ pmpir_psend_init_f08ts_large_);
 
 #[inline]
 unsafe fn publish_name<const P: bool>(service_name: *mut c_char, info: *mut c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_len: usize, port_name_len: usize) {
@@ -661,6 +715,7 @@ unsafe extern "C" fn pmpi_publish_name_(service_name: *mut c_char, info: *mut c_
     unsafe { publish_name::<true>(service_name, info, port_name, ierror, service_name_len, port_name_len) }
 }
 names!(pmpi_publish_name_: pmpi_publish_name pmpi_publish_name__ PMPI_PUBLISH_NAME pmpi_publish_name_f08_ pmpi_publish_name_f08 pmpi_publish_name_f08__ PMPI_PUBLISH_NAME_F08);
+mpich_names!(pmpi_publish_name_: pmpir_publish_name_f08_);
 
 #[inline]
 unsafe fn put<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -710,16 +765,18 @@ unsafe fn put_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_put_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { put_f08::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
+    unsafe { put_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
+mpich_names!(mpi_put_f08ts: mpi_put_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_put_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { put_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
+    unsafe { put_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
+mpich_names!(pmpi_put_f08ts: pmpi_put_f08ts_ pmpir_put_f08ts_);
 
 #[cold]
 unsafe fn put_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -746,13 +803,15 @@ unsafe fn put_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_put_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { put_c::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
+    unsafe { put_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
+mpich_names!(mpi_put_c_f08ts: mpi_put_c_f08ts_ mpi_put_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_put_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { put_c::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
+    unsafe { put_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
+mpich_names!(pmpi_put_c_f08ts: pmpi_put_c_f08ts_ pmpi_put_f08ts_large_ pmpir_put_c_f08ts_ pmpir_put_f08ts_large_);

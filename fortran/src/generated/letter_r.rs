@@ -63,16 +63,18 @@ unsafe fn raccumulate_f08<const P: bool>(origin_addr: *const Descriptor, origin_
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_raccumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { raccumulate_f08::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { raccumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(mpi_raccumulate_f08ts: mpi_raccumulate_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_raccumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { raccumulate_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { raccumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(pmpi_raccumulate_f08ts: pmpi_raccumulate_f08ts_ pmpir_raccumulate_f08ts_);
 
 #[cold]
 unsafe fn raccumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -107,16 +109,18 @@ unsafe fn raccumulate_c<const P: bool>(origin_addr: *const Descriptor, origin_co
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_raccumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { raccumulate_c::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { raccumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(mpi_raccumulate_c_f08ts: mpi_raccumulate_c_f08ts_ mpi_raccumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_raccumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { raccumulate_c::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { raccumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(pmpi_raccumulate_c_f08ts: pmpi_raccumulate_c_f08ts_ pmpi_raccumulate_f08ts_large_ pmpir_raccumulate_c_f08ts_ pmpir_raccumulate_f08ts_large_);
 
 #[inline]
 unsafe fn recv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -165,16 +169,18 @@ unsafe fn recv_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, dat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_recv_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_recv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_f08::<false>(buf, count, datatype, source, tag, comm, status, ierror) }
+    unsafe { recv_f08::<false>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
+mpich_names!(mpi_recv_f08ts: mpi_recv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_recv_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_recv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_f08::<true>(buf, count, datatype, source, tag, comm, status, ierror) }
+    unsafe { recv_f08::<true>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
+mpich_names!(pmpi_recv_f08ts: pmpi_recv_f08ts_ pmpir_recv_f08ts_);
 
 #[cold]
 unsafe fn recv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -200,16 +206,18 @@ unsafe fn recv_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatyp
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_recv_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_recv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_c::<false>(buf, count, datatype, source, tag, comm, status, ierror) }
+    unsafe { recv_c::<false>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
+mpich_names!(mpi_recv_c_f08ts: mpi_recv_c_f08ts_ mpi_recv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_recv_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_recv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_c::<true>(buf, count, datatype, source, tag, comm, status, ierror) }
+    unsafe { recv_c::<true>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
+mpich_names!(pmpi_recv_c_f08ts: pmpi_recv_c_f08ts_ pmpi_recv_f08ts_large_ pmpir_recv_c_f08ts_ pmpir_recv_f08ts_large_);
 
 #[inline]
 unsafe fn recv_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -270,16 +278,18 @@ unsafe fn recv_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_recv_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_recv_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_init_f08::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { recv_init_f08::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_recv_init_f08ts: mpi_recv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_recv_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_recv_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_init_f08::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { recv_init_f08::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_recv_init_f08ts: pmpi_recv_init_f08ts_ pmpir_recv_init_f08ts_);
 
 #[cold]
 unsafe fn recv_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -313,16 +323,18 @@ unsafe fn recv_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_recv_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_recv_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_init_c::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { recv_init_c::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_recv_init_c_f08ts: mpi_recv_init_c_f08ts_ mpi_recv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_recv_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_recv_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { recv_init_c::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
+    unsafe { recv_init_c::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_recv_init_c_f08ts: pmpi_recv_init_c_f08ts_ pmpi_recv_init_f08ts_large_ pmpir_recv_init_c_f08ts_ pmpir_recv_init_f08ts_large_);
 
 #[inline]
 unsafe fn reduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -373,16 +385,18 @@ unsafe fn reduce_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_f08::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
+    unsafe { reduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
+mpich_names!(mpi_reduce_f08ts: mpi_reduce_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_f08::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
+    unsafe { reduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
+mpich_names!(pmpi_reduce_f08ts: pmpi_reduce_f08ts_ pmpir_reduce_f08ts_);
 
 #[cold]
 unsafe fn reduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -410,16 +424,18 @@ unsafe fn reduce_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const De
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_c::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
+    unsafe { reduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
+mpich_names!(mpi_reduce_c_f08ts: mpi_reduce_c_f08ts_ mpi_reduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_c::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
+    unsafe { reduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
+mpich_names!(pmpi_reduce_c_f08ts: pmpi_reduce_c_f08ts_ pmpi_reduce_f08ts_large_ pmpir_reduce_c_f08ts_ pmpir_reduce_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -481,16 +497,18 @@ unsafe fn reduce_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_init_f08::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
+    unsafe { reduce_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_reduce_init_f08ts: mpi_reduce_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
+    unsafe { reduce_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_reduce_init_f08ts: pmpi_reduce_init_f08ts_ pmpir_reduce_init_f08ts_);
 
 #[cold]
 unsafe fn reduce_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -525,16 +543,18 @@ unsafe fn reduce_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_init_c::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
+    unsafe { reduce_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_reduce_init_c_f08ts: mpi_reduce_init_c_f08ts_ mpi_reduce_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_init_c::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
+    unsafe { reduce_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_reduce_init_c_f08ts: pmpi_reduce_init_c_f08ts_ pmpi_reduce_init_f08ts_large_ pmpir_reduce_init_c_f08ts_ pmpir_reduce_init_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_local<const P: bool>(inbuf: *mut c_void, inoutbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -585,16 +605,18 @@ unsafe fn reduce_local_f08<const P: bool>(inbuf: *const Descriptor, inoutbuf: *c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_local_f08ts(inbuf: *const Passed, inoutbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_local_f08::<false>(inbuf, inoutbuf, count, datatype, op, ierror) }
+    unsafe { reduce_local_f08::<false>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
+mpich_names!(mpi_reduce_local_f08ts: mpi_reduce_local_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_local_f08ts(inbuf: *const Passed, inoutbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_local_f08::<true>(inbuf, inoutbuf, count, datatype, op, ierror) }
+    unsafe { reduce_local_f08::<true>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
+mpich_names!(pmpi_reduce_local_f08ts: pmpi_reduce_local_f08ts_ pmpir_reduce_local_f08ts_);
 
 #[cold]
 unsafe fn reduce_local_c_sections<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -622,16 +644,18 @@ unsafe fn reduce_local_c<const P: bool>(inbuf: *const Descriptor, inoutbuf: *con
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_local_c_f08ts(inbuf: *const Passed, inoutbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_local_c::<false>(inbuf, inoutbuf, count, datatype, op, ierror) }
+    unsafe { reduce_local_c::<false>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
+mpich_names!(mpi_reduce_local_c_f08ts: mpi_reduce_local_c_f08ts_ mpi_reduce_local_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_local_c_f08ts(inbuf: *const Passed, inoutbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_local_c::<true>(inbuf, inoutbuf, count, datatype, op, ierror) }
+    unsafe { reduce_local_c::<true>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
+mpich_names!(pmpi_reduce_local_c_f08ts: pmpi_reduce_local_c_f08ts_ pmpi_reduce_local_f08ts_large_ pmpir_reduce_local_c_f08ts_ pmpir_reduce_local_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -682,16 +706,18 @@ unsafe fn reduce_scatter_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_f08::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_f08::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_f08ts: mpi_reduce_scatter_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_f08::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_f08::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_f08ts: pmpi_reduce_scatter_f08ts_ pmpir_reduce_scatter_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -719,16 +745,18 @@ unsafe fn reduce_scatter_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_c::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_c::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_c_f08ts: mpi_reduce_scatter_c_f08ts_ mpi_reduce_scatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_c::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_c::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_c_f08ts: pmpi_reduce_scatter_c_f08ts_ pmpi_reduce_scatter_f08ts_large_ pmpir_reduce_scatter_c_f08ts_ pmpir_reduce_scatter_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter_block<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -779,16 +807,18 @@ unsafe fn reduce_scatter_block_f08<const P: bool>(sendbuf: *const Descriptor, re
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_block_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_f08::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_block_f08::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_block_f08ts: mpi_reduce_scatter_block_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_block_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_f08::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_block_f08::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_block_f08ts: pmpi_reduce_scatter_block_f08ts_ pmpir_reduce_scatter_block_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_block_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -816,16 +846,18 @@ unsafe fn reduce_scatter_block_c<const P: bool>(sendbuf: *const Descriptor, recv
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_c::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_block_c::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_block_c_f08ts: mpi_reduce_scatter_block_c_f08ts_ mpi_reduce_scatter_block_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_block_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_c::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
+    unsafe { reduce_scatter_block_c::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_block_c_f08ts: pmpi_reduce_scatter_block_c_f08ts_ pmpi_reduce_scatter_block_f08ts_large_ pmpir_reduce_scatter_block_c_f08ts_ pmpir_reduce_scatter_block_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter_block_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -887,16 +919,18 @@ unsafe fn reduce_scatter_block_init_f08<const P: bool>(sendbuf: *const Descripto
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_init_f08::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_block_init_f08::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_block_init_f08ts: mpi_reduce_scatter_block_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_block_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_init_f08::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_block_init_f08::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_block_init_f08ts: pmpi_reduce_scatter_block_init_f08ts_ pmpir_reduce_scatter_block_init_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_block_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -931,16 +965,18 @@ unsafe fn reduce_scatter_block_init_c<const P: bool>(sendbuf: *const Descriptor,
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_init_c::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_block_init_c::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_block_init_c_f08ts: mpi_reduce_scatter_block_init_c_f08ts_ mpi_reduce_scatter_block_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_block_init_c::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_block_init_c::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_block_init_c_f08ts: pmpi_reduce_scatter_block_init_c_f08ts_ pmpi_reduce_scatter_block_init_f08ts_large_ pmpir_reduce_scatter_block_init_c_f08ts_ pmpir_reduce_scatter_block_init_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1002,16 +1038,18 @@ unsafe fn reduce_scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, rec
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_init_f08::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_init_f08::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_init_f08ts: mpi_reduce_scatter_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_init_f08::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_init_f08::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_init_f08ts: pmpi_reduce_scatter_init_f08ts_ pmpir_reduce_scatter_init_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1046,16 +1084,18 @@ unsafe fn reduce_scatter_init_c<const P: bool>(sendbuf: *const Descriptor, recvb
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_init_c::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_init_c::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_reduce_scatter_init_c_f08ts: mpi_reduce_scatter_init_c_f08ts_ mpi_reduce_scatter_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_reduce_scatter_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { reduce_scatter_init_c::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
+    unsafe { reduce_scatter_init_c::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_reduce_scatter_init_c_f08ts: pmpi_reduce_scatter_init_c_f08ts_ pmpi_reduce_scatter_init_f08ts_large_ pmpir_reduce_scatter_init_c_f08ts_ pmpir_reduce_scatter_init_f08ts_large_);
 
 #[inline]
 unsafe fn register_datarep<const P: bool>(datarep: *mut c_char, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void, dtype_file_extent_fn: *const c_void, extra_state: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -1079,6 +1119,7 @@ unsafe extern "C" fn pmpi_register_datarep_(datarep: *mut c_char, read_conversio
     unsafe { register_datarep::<true>(datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state, ierror, datarep_len) }
 }
 names!(pmpi_register_datarep_: pmpi_register_datarep pmpi_register_datarep__ PMPI_REGISTER_DATAREP pmpi_register_datarep_f08_ pmpi_register_datarep_f08 pmpi_register_datarep_f08__ PMPI_REGISTER_DATAREP_F08);
+mpich_names!(pmpi_register_datarep_: pmpir_register_datarep_f08_);
 
 #[inline]
 unsafe fn register_datarep_c<const P: bool>(datarep: *mut c_char, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void, dtype_file_extent_fn: *const c_void, extra_state: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -1095,6 +1136,7 @@ unsafe extern "C" fn mpi_register_datarep_c_f08_(datarep: *mut c_char, read_conv
     unsafe { register_datarep_c::<false>(datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state, ierror, datarep_len) }
 }
 names!(mpi_register_datarep_c_f08_: mpi_register_datarep_c_f08 mpi_register_datarep_c_f08__ MPI_REGISTER_DATAREP_C_F08);
+mpich_names!(mpi_register_datarep_c_f08_: mpi_register_datarep_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_register_datarep_c_f08_(datarep: *mut c_char, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void, dtype_file_extent_fn: *const c_void, extra_state: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -1102,6 +1144,7 @@ unsafe extern "C" fn pmpi_register_datarep_c_f08_(datarep: *mut c_char, read_con
     unsafe { register_datarep_c::<true>(datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state, ierror, datarep_len) }
 }
 names!(pmpi_register_datarep_c_f08_: pmpi_register_datarep_c_f08 pmpi_register_datarep_c_f08__ PMPI_REGISTER_DATAREP_C_F08);
+mpich_names!(pmpi_register_datarep_c_f08_: pmpi_register_datarep_f08_large_ pmpir_register_datarep_c_f08_ pmpir_register_datarep_f08_large_);
 
 #[inline]
 unsafe fn remove_error_class<const P: bool>(errorclass: *mut c_int, ierror: *mut c_int) {
@@ -1125,6 +1168,7 @@ unsafe extern "C" fn pmpi_remove_error_class_(errorclass: *mut c_int, ierror: *m
     unsafe { remove_error_class::<true>(errorclass, ierror) }
 }
 names!(pmpi_remove_error_class_: pmpi_remove_error_class pmpi_remove_error_class__ PMPI_REMOVE_ERROR_CLASS pmpi_remove_error_class_f08_ pmpi_remove_error_class_f08 pmpi_remove_error_class_f08__ PMPI_REMOVE_ERROR_CLASS_F08);
+mpich_names!(pmpi_remove_error_class_: pmpir_remove_error_class_f08_);
 
 #[inline]
 unsafe fn remove_error_code<const P: bool>(errorcode: *mut c_int, ierror: *mut c_int) {
@@ -1148,6 +1192,7 @@ unsafe extern "C" fn pmpi_remove_error_code_(errorcode: *mut c_int, ierror: *mut
     unsafe { remove_error_code::<true>(errorcode, ierror) }
 }
 names!(pmpi_remove_error_code_: pmpi_remove_error_code pmpi_remove_error_code__ PMPI_REMOVE_ERROR_CODE pmpi_remove_error_code_f08_ pmpi_remove_error_code_f08 pmpi_remove_error_code_f08__ PMPI_REMOVE_ERROR_CODE_F08);
+mpich_names!(pmpi_remove_error_code_: pmpir_remove_error_code_f08_);
 
 #[inline]
 unsafe fn remove_error_string<const P: bool>(errorcode: *mut c_int, ierror: *mut c_int) {
@@ -1171,6 +1216,7 @@ unsafe extern "C" fn pmpi_remove_error_string_(errorcode: *mut c_int, ierror: *m
     unsafe { remove_error_string::<true>(errorcode, ierror) }
 }
 names!(pmpi_remove_error_string_: pmpi_remove_error_string pmpi_remove_error_string__ PMPI_REMOVE_ERROR_STRING pmpi_remove_error_string_f08_ pmpi_remove_error_string_f08 pmpi_remove_error_string_f08__ PMPI_REMOVE_ERROR_STRING_F08);
+mpich_names!(pmpi_remove_error_string_: pmpir_remove_error_string_f08_);
 
 #[inline]
 unsafe fn request_free<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -1194,6 +1240,7 @@ unsafe extern "C" fn pmpi_request_free_(request: *mut c_int, ierror: *mut c_int)
     unsafe { request_free::<true>(request, ierror) }
 }
 names!(pmpi_request_free_: pmpi_request_free pmpi_request_free__ PMPI_REQUEST_FREE pmpi_request_free_f08_ pmpi_request_free_f08 pmpi_request_free_f08__ PMPI_REQUEST_FREE_F08);
+mpich_names!(pmpi_request_free_: pmpir_request_free_f08_);
 
 #[inline]
 unsafe fn request_get_status<const P: bool>(request: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1217,6 +1264,7 @@ unsafe extern "C" fn pmpi_request_get_status_(request: *mut c_int, flag: *mut c_
     unsafe { request_get_status::<true>(request, flag, status, ierror) }
 }
 names!(pmpi_request_get_status_: pmpi_request_get_status pmpi_request_get_status__ PMPI_REQUEST_GET_STATUS pmpi_request_get_status_f08_ pmpi_request_get_status_f08 pmpi_request_get_status_f08__ PMPI_REQUEST_GET_STATUS_F08);
+mpich_names!(pmpi_request_get_status_: pmpir_request_get_status_f08_);
 
 #[inline]
 unsafe fn request_get_status_all<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -1240,6 +1288,7 @@ unsafe extern "C" fn pmpi_request_get_status_all_(count: *mut c_int, array_of_re
     unsafe { request_get_status_all::<true>(count, array_of_requests, flag, array_of_statuses, ierror) }
 }
 names!(pmpi_request_get_status_all_: pmpi_request_get_status_all pmpi_request_get_status_all__ PMPI_REQUEST_GET_STATUS_ALL pmpi_request_get_status_all_f08_ pmpi_request_get_status_all_f08 pmpi_request_get_status_all_f08__ PMPI_REQUEST_GET_STATUS_ALL_F08);
+mpich_names!(pmpi_request_get_status_all_: pmpir_request_get_status_all_f08_);
 
 #[inline]
 unsafe fn request_get_status_any<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1263,6 +1312,7 @@ unsafe extern "C" fn pmpi_request_get_status_any_(count: *mut c_int, array_of_re
     unsafe { request_get_status_any::<true>(count, array_of_requests, index, flag, status, ierror) }
 }
 names!(pmpi_request_get_status_any_: pmpi_request_get_status_any pmpi_request_get_status_any__ PMPI_REQUEST_GET_STATUS_ANY pmpi_request_get_status_any_f08_ pmpi_request_get_status_any_f08 pmpi_request_get_status_any_f08__ PMPI_REQUEST_GET_STATUS_ANY_F08);
+mpich_names!(pmpi_request_get_status_any_: pmpir_request_get_status_any_f08_);
 
 #[inline]
 unsafe fn request_get_status_some<const P: bool>(incount: *mut c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -1286,6 +1336,7 @@ unsafe extern "C" fn pmpi_request_get_status_some_(incount: *mut c_int, array_of
     unsafe { request_get_status_some::<true>(incount, array_of_requests, outcount, array_of_indices, array_of_statuses, ierror) }
 }
 names!(pmpi_request_get_status_some_: pmpi_request_get_status_some pmpi_request_get_status_some__ PMPI_REQUEST_GET_STATUS_SOME pmpi_request_get_status_some_f08_ pmpi_request_get_status_some_f08 pmpi_request_get_status_some_f08__ PMPI_REQUEST_GET_STATUS_SOME_F08);
+mpich_names!(pmpi_request_get_status_some_: pmpir_request_get_status_some_f08_);
 
 #[inline]
 unsafe fn rget<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1347,16 +1398,18 @@ unsafe fn rget_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rget_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_f08::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rget_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(mpi_rget_f08ts: mpi_rget_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rget_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rget_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(pmpi_rget_f08ts: pmpi_rget_f08ts_ pmpir_rget_f08ts_);
 
 #[cold]
 unsafe fn rget_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1391,16 +1444,18 @@ unsafe fn rget_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rget_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_c::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rget_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(mpi_rget_c_f08ts: mpi_rget_c_f08ts_ mpi_rget_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rget_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_c::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rget_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(pmpi_rget_c_f08ts: pmpi_rget_c_f08ts_ pmpi_rget_f08ts_large_ pmpir_rget_c_f08ts_ pmpir_rget_f08ts_large_);
 
 #[inline]
 unsafe fn rget_accumulate<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1465,16 +1520,18 @@ unsafe fn rget_accumulate_f08<const P: bool>(origin_addr: *const Descriptor, ori
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rget_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_accumulate_f08::<false>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { rget_accumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(mpi_rget_accumulate_f08ts: mpi_rget_accumulate_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rget_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_accumulate_f08::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { rget_accumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(pmpi_rget_accumulate_f08ts: pmpi_rget_accumulate_f08ts_ pmpir_rget_accumulate_f08ts_);
 
 #[cold]
 unsafe fn rget_accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1512,16 +1569,18 @@ unsafe fn rget_accumulate_c<const P: bool>(origin_addr: *const Descriptor, origi
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rget_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_accumulate_c::<false>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { rget_accumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(mpi_rget_accumulate_c_f08ts: mpi_rget_accumulate_c_f08ts_ mpi_rget_accumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rget_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rget_accumulate_c::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
+    unsafe { rget_accumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
+mpich_names!(pmpi_rget_accumulate_c_f08ts: pmpi_rget_accumulate_c_f08ts_ pmpi_rget_accumulate_f08ts_large_ pmpir_rget_accumulate_c_f08ts_ pmpir_rget_accumulate_f08ts_large_);
 
 #[inline]
 unsafe fn rput<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1583,16 +1642,18 @@ unsafe fn rput_f08<const P: bool>(origin_addr: *const Descriptor, origin_count: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rput_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rput_f08::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rput_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(mpi_rput_f08ts: mpi_rput_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rput_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rput_f08::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rput_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(pmpi_rput_f08ts: pmpi_rput_f08ts_ pmpir_rput_f08ts_);
 
 #[cold]
 unsafe fn rput_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1627,16 +1688,18 @@ unsafe fn rput_c<const P: bool>(origin_addr: *const Descriptor, origin_count: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rput_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rput_c::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rput_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(mpi_rput_c_f08ts: mpi_rput_c_f08ts_ mpi_rput_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rput_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rput_c::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
+    unsafe { rput_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
+mpich_names!(pmpi_rput_c_f08ts: pmpi_rput_c_f08ts_ pmpi_rput_f08ts_large_ pmpir_rput_c_f08ts_ pmpir_rput_f08ts_large_);
 
 #[inline]
 unsafe fn rsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1685,16 +1748,18 @@ unsafe fn rsend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_f08::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { rsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_rsend_f08ts: mpi_rsend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rsend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { rsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_rsend_f08ts: pmpi_rsend_f08ts_ pmpir_rsend_f08ts_);
 
 #[cold]
 unsafe fn rsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1720,16 +1785,18 @@ unsafe fn rsend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_c::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { rsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_rsend_c_f08ts: mpi_rsend_c_f08ts_ mpi_rsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rsend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_c::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { rsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_rsend_c_f08ts: pmpi_rsend_c_f08ts_ pmpi_rsend_f08ts_large_ pmpir_rsend_c_f08ts_ pmpir_rsend_f08ts_large_);
 
 #[inline]
 unsafe fn rsend_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1790,16 +1857,18 @@ unsafe fn rsend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rsend_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rsend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_init_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { rsend_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_rsend_init_f08ts: mpi_rsend_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rsend_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rsend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { rsend_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_rsend_init_f08ts: pmpi_rsend_init_f08ts_ pmpir_rsend_init_f08ts_);
 
 #[cold]
 unsafe fn rsend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1833,13 +1902,15 @@ unsafe fn rsend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_rsend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_init_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { rsend_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_rsend_init_c_f08ts: mpi_rsend_init_c_f08ts_ mpi_rsend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_rsend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { rsend_init_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { rsend_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_rsend_init_c_f08ts: pmpi_rsend_init_c_f08ts_ pmpi_rsend_init_f08ts_large_ pmpir_rsend_init_c_f08ts_ pmpir_rsend_init_f08ts_large_);

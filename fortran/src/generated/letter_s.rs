@@ -52,16 +52,18 @@ unsafe fn scan_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const De
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { scan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_scan_f08ts: mpi_scan_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { scan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_scan_f08ts: pmpi_scan_f08ts_ pmpir_scan_f08ts_);
 
 #[cold]
 unsafe fn scan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -89,16 +91,18 @@ unsafe fn scan_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Desc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { scan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(mpi_scan_c_f08ts: mpi_scan_c_f08ts_ mpi_scan_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
+    unsafe { scan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
+mpich_names!(pmpi_scan_c_f08ts: pmpi_scan_c_f08ts_ pmpi_scan_f08ts_large_ pmpir_scan_c_f08ts_ pmpir_scan_f08ts_large_);
 
 #[inline]
 unsafe fn scan_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -160,16 +164,18 @@ unsafe fn scan_init_f08<const P: bool>(sendbuf: *const Descriptor, recvbuf: *con
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scan_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_init_f08::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { scan_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_scan_init_f08ts: mpi_scan_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scan_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_init_f08::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { scan_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_scan_init_f08ts: pmpi_scan_init_f08ts_ pmpir_scan_init_f08ts_);
 
 #[cold]
 unsafe fn scan_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -204,16 +210,18 @@ unsafe fn scan_init_c<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_init_c::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { scan_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(mpi_scan_init_c_f08ts: mpi_scan_init_c_f08ts_ mpi_scan_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scan_init_c::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
+    unsafe { scan_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_scan_init_c_f08ts: pmpi_scan_init_c_f08ts_ pmpi_scan_init_f08ts_large_ pmpir_scan_init_c_f08ts_ pmpir_scan_init_f08ts_large_);
 
 #[inline]
 unsafe fn scatter<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -264,16 +272,18 @@ unsafe fn scatter_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatter_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatter_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(mpi_scatter_f08ts: mpi_scatter_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatter_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatter_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(pmpi_scatter_f08ts: pmpi_scatter_f08ts_ pmpir_scatter_f08ts_);
 
 #[cold]
 unsafe fn scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -301,16 +311,18 @@ unsafe fn scatter_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatter_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(mpi_scatter_c_f08ts: mpi_scatter_c_f08ts_ mpi_scatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatter_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(pmpi_scatter_c_f08ts: pmpi_scatter_c_f08ts_ pmpi_scatter_f08ts_large_ pmpir_scatter_c_f08ts_ pmpir_scatter_f08ts_large_);
 
 #[inline]
 unsafe fn scatter_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -372,16 +384,18 @@ unsafe fn scatter_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatter_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_init_f08::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatter_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_scatter_init_f08ts: mpi_scatter_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatter_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_init_f08::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatter_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_scatter_init_f08ts: pmpi_scatter_init_f08ts_ pmpir_scatter_init_f08ts_);
 
 #[cold]
 unsafe fn scatter_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -416,16 +430,18 @@ unsafe fn scatter_init_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatter_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_init_c::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatter_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_scatter_init_c_f08ts: mpi_scatter_init_c_f08ts_ mpi_scatter_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatter_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatter_init_c::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatter_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_scatter_init_c_f08ts: pmpi_scatter_init_c_f08ts_ pmpi_scatter_init_f08ts_large_ pmpir_scatter_init_c_f08ts_ pmpir_scatter_init_f08ts_large_);
 
 #[inline]
 unsafe fn scatterv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -476,16 +492,18 @@ unsafe fn scatterv_f08<const P: bool>(sendbuf: *const Descriptor, sendcounts: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_f08::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatterv_f08::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(mpi_scatterv_f08ts: mpi_scatterv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_f08::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatterv_f08::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(pmpi_scatterv_f08ts: pmpi_scatterv_f08ts_ pmpir_scatterv_f08ts_);
 
 #[cold]
 unsafe fn scatterv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -513,16 +531,18 @@ unsafe fn scatterv_c<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_c::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatterv_c::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(mpi_scatterv_c_f08ts: mpi_scatterv_c_f08ts_ mpi_scatterv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_c::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
+    unsafe { scatterv_c::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
+mpich_names!(pmpi_scatterv_c_f08ts: pmpi_scatterv_c_f08ts_ pmpi_scatterv_f08ts_large_ pmpir_scatterv_c_f08ts_ pmpir_scatterv_f08ts_large_);
 
 #[inline]
 unsafe fn scatterv_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -584,16 +604,18 @@ unsafe fn scatterv_init_f08<const P: bool>(sendbuf: *const Descriptor, sendcount
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatterv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_init_f08::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatterv_init_f08::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_scatterv_init_f08ts: mpi_scatterv_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatterv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_init_f08::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatterv_init_f08::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_scatterv_init_f08ts: pmpi_scatterv_init_f08ts_ pmpir_scatterv_init_f08ts_);
 
 #[cold]
 unsafe fn scatterv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -628,16 +650,18 @@ unsafe fn scatterv_init_c<const P: bool>(sendbuf: *const Descriptor, sendcounts:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_scatterv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_init_c::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatterv_init_c::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(mpi_scatterv_init_c_f08ts: mpi_scatterv_init_c_f08ts_ mpi_scatterv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_scatterv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { scatterv_init_c::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
+    unsafe { scatterv_init_c::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
+mpich_names!(pmpi_scatterv_init_c_f08ts: pmpi_scatterv_init_c_f08ts_ pmpi_scatterv_init_f08ts_large_ pmpir_scatterv_init_c_f08ts_ pmpir_scatterv_init_f08ts_large_);
 
 #[inline]
 unsafe fn send<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -686,16 +710,18 @@ unsafe fn send_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, dat
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_send_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_send_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_f08::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { send_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_send_f08ts: mpi_send_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_send_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_send_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { send_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_send_f08ts: pmpi_send_f08ts_ pmpir_send_f08ts_);
 
 #[cold]
 unsafe fn send_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -721,16 +747,18 @@ unsafe fn send_c<const P: bool>(buf: *const Descriptor, count: *mut i64, datatyp
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_send_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_send_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_c::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { send_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_send_c_f08ts: mpi_send_c_f08ts_ mpi_send_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_send_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_send_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_c::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { send_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_send_c_f08ts: pmpi_send_c_f08ts_ pmpi_send_f08ts_large_ pmpir_send_c_f08ts_ pmpir_send_f08ts_large_);
 
 #[inline]
 unsafe fn send_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -791,16 +819,18 @@ unsafe fn send_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_send_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_send_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_init_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { send_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_send_init_f08ts: mpi_send_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_send_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_send_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { send_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_send_init_f08ts: pmpi_send_init_f08ts_ pmpir_send_init_f08ts_);
 
 #[cold]
 unsafe fn send_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -834,16 +864,18 @@ unsafe fn send_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_send_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_send_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_init_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { send_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_send_init_c_f08ts: mpi_send_init_c_f08ts_ mpi_send_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_send_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_send_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { send_init_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { send_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_send_init_c_f08ts: pmpi_send_init_c_f08ts_ pmpi_send_init_f08ts_large_ pmpir_send_init_c_f08ts_ pmpir_send_init_f08ts_large_);
 
 #[inline]
 unsafe fn sendrecv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -894,16 +926,18 @@ unsafe fn sendrecv_f08<const P: bool>(sendbuf: *const Descriptor, sendcount: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_sendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_f08::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_f08::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(mpi_sendrecv_f08ts: mpi_sendrecv_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_sendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_f08::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_f08::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(pmpi_sendrecv_f08ts: pmpi_sendrecv_f08ts_ pmpir_sendrecv_f08ts_);
 
 #[cold]
 unsafe fn sendrecv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -931,16 +965,18 @@ unsafe fn sendrecv_c<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_sendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_c::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_c::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(mpi_sendrecv_c_f08ts: mpi_sendrecv_c_f08ts_ mpi_sendrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_sendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_c::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_c::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(pmpi_sendrecv_c_f08ts: pmpi_sendrecv_c_f08ts_ pmpi_sendrecv_f08ts_large_ pmpir_sendrecv_c_f08ts_ pmpir_sendrecv_f08ts_large_);
 
 #[inline]
 unsafe fn sendrecv_replace<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -989,16 +1025,18 @@ unsafe fn sendrecv_replace_f08<const P: bool>(buf: *const Descriptor, count: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_sendrecv_replace_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_replace_f08::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_replace_f08::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(mpi_sendrecv_replace_f08ts: mpi_sendrecv_replace_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_sendrecv_replace_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_replace_f08::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_replace_f08::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(pmpi_sendrecv_replace_f08ts: pmpi_sendrecv_replace_f08ts_ pmpir_sendrecv_replace_f08ts_);
 
 #[cold]
 unsafe fn sendrecv_replace_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1024,16 +1062,18 @@ unsafe fn sendrecv_replace_c<const P: bool>(buf: *const Descriptor, count: *mut 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_sendrecv_replace_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_replace_c::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_replace_c::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(mpi_sendrecv_replace_c_f08ts: mpi_sendrecv_replace_c_f08ts_ mpi_sendrecv_replace_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_sendrecv_replace_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { sendrecv_replace_c::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
+    unsafe { sendrecv_replace_c::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
+mpich_names!(pmpi_sendrecv_replace_c_f08ts: pmpi_sendrecv_replace_c_f08ts_ pmpi_sendrecv_replace_f08ts_large_ pmpir_sendrecv_replace_c_f08ts_ pmpir_sendrecv_replace_f08ts_large_);
 
 #[inline]
 unsafe fn session_attach_buffer<const P: bool>(session: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -1068,16 +1108,18 @@ unsafe fn session_attach_buffer_f08<const P: bool>(session: *mut c_int, buffer: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_session_attach_buffer_f08ts(session: *mut c_int, buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_session_attach_buffer_f08ts(session: *mut c_int, buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { session_attach_buffer_f08::<false>(session, buffer, size, ierror) }
+    unsafe { session_attach_buffer_f08::<false>(session, described!(buffer), size, ierror) }
 }
+mpich_names!(mpi_session_attach_buffer_f08ts: mpi_session_attach_buffer_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_session_attach_buffer_f08ts(session: *mut c_int, buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_session_attach_buffer_f08ts(session: *mut c_int, buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { session_attach_buffer_f08::<true>(session, buffer, size, ierror) }
+    unsafe { session_attach_buffer_f08::<true>(session, described!(buffer), size, ierror) }
 }
+mpich_names!(pmpi_session_attach_buffer_f08ts: pmpi_session_attach_buffer_f08ts_ pmpir_session_attach_buffer_f08ts_);
 
 #[inline]
 unsafe fn session_attach_buffer_c<const P: bool>(session: *mut c_int, buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -1089,16 +1131,18 @@ unsafe fn session_attach_buffer_c<const P: bool>(session: *mut c_int, buffer: *c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_session_attach_buffer_c_f08ts(session: *mut c_int, buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_session_attach_buffer_c_f08ts(session: *mut c_int, buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { session_attach_buffer_c::<false>(session, buffer, size, ierror) }
+    unsafe { session_attach_buffer_c::<false>(session, described!(buffer), size, ierror) }
 }
+mpich_names!(mpi_session_attach_buffer_c_f08ts: mpi_session_attach_buffer_c_f08ts_ mpi_session_attach_buffer_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_session_attach_buffer_c_f08ts(session: *mut c_int, buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_session_attach_buffer_c_f08ts(session: *mut c_int, buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { session_attach_buffer_c::<true>(session, buffer, size, ierror) }
+    unsafe { session_attach_buffer_c::<true>(session, described!(buffer), size, ierror) }
 }
+mpich_names!(pmpi_session_attach_buffer_c_f08ts: pmpi_session_attach_buffer_c_f08ts_ pmpi_session_attach_buffer_f08ts_large_ pmpir_session_attach_buffer_c_f08ts_ pmpir_session_attach_buffer_f08ts_large_);
 
 #[inline]
 unsafe fn session_call_errhandler<const P: bool>(session: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -1122,6 +1166,7 @@ unsafe extern "C" fn pmpi_session_call_errhandler_(session: *mut c_int, errorcod
     unsafe { session_call_errhandler::<true>(session, errorcode, ierror) }
 }
 names!(pmpi_session_call_errhandler_: pmpi_session_call_errhandler pmpi_session_call_errhandler__ PMPI_SESSION_CALL_ERRHANDLER pmpi_session_call_errhandler_f08_ pmpi_session_call_errhandler_f08 pmpi_session_call_errhandler_f08__ PMPI_SESSION_CALL_ERRHANDLER_F08);
+mpich_names!(pmpi_session_call_errhandler_: pmpir_session_call_errhandler_f08_);
 
 #[inline]
 unsafe fn session_create_errhandler<const P: bool>(session_errhandler_fn: *const c_void, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1145,6 +1190,7 @@ unsafe extern "C" fn pmpi_session_create_errhandler_(session_errhandler_fn: *con
     unsafe { session_create_errhandler::<true>(session_errhandler_fn, errhandler, ierror) }
 }
 names!(pmpi_session_create_errhandler_: pmpi_session_create_errhandler pmpi_session_create_errhandler__ PMPI_SESSION_CREATE_ERRHANDLER pmpi_session_create_errhandler_f08_ pmpi_session_create_errhandler_f08 pmpi_session_create_errhandler_f08__ PMPI_SESSION_CREATE_ERRHANDLER_F08);
+mpich_names!(pmpi_session_create_errhandler_: pmpir_session_create_errhandler_f08_);
 
 #[inline]
 unsafe fn session_detach_buffer<const P: bool>(session: *mut c_int, buffer_addr: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -1191,6 +1237,7 @@ unsafe extern "C" fn pmpi_session_detach_buffer_f08_(session: *mut c_int, buffer
     unsafe { session_detach_buffer_f08::<true>(session, buffer_addr, size, ierror) }
 }
 names!(pmpi_session_detach_buffer_f08_: pmpi_session_detach_buffer_f08 pmpi_session_detach_buffer_f08__ PMPI_SESSION_DETACH_BUFFER_F08);
+mpich_names!(pmpi_session_detach_buffer_f08_: pmpir_session_detach_buffer_f08_);
 
 #[inline]
 unsafe fn session_detach_buffer_c<const P: bool>(session: *mut c_int, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -1207,6 +1254,7 @@ unsafe extern "C" fn mpi_session_detach_buffer_c_f08_(session: *mut c_int, buffe
     unsafe { session_detach_buffer_c::<false>(session, buffer_addr, size, ierror) }
 }
 names!(mpi_session_detach_buffer_c_f08_: mpi_session_detach_buffer_c_f08 mpi_session_detach_buffer_c_f08__ MPI_SESSION_DETACH_BUFFER_C_F08);
+mpich_names!(mpi_session_detach_buffer_c_f08_: mpi_session_detach_buffer_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_session_detach_buffer_c_f08_(session: *mut c_int, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -1214,6 +1262,7 @@ unsafe extern "C" fn pmpi_session_detach_buffer_c_f08_(session: *mut c_int, buff
     unsafe { session_detach_buffer_c::<true>(session, buffer_addr, size, ierror) }
 }
 names!(pmpi_session_detach_buffer_c_f08_: pmpi_session_detach_buffer_c_f08 pmpi_session_detach_buffer_c_f08__ PMPI_SESSION_DETACH_BUFFER_C_F08);
+mpich_names!(pmpi_session_detach_buffer_c_f08_: pmpi_session_detach_buffer_f08_large_ pmpir_session_detach_buffer_c_f08_ pmpir_session_detach_buffer_f08_large_);
 
 #[inline]
 unsafe fn session_finalize<const P: bool>(session: *mut c_int, ierror: *mut c_int) {
@@ -1239,6 +1288,7 @@ unsafe extern "C" fn pmpi_session_finalize_(session: *mut c_int, ierror: *mut c_
     unsafe { session_finalize::<true>(session, ierror) }
 }
 names!(pmpi_session_finalize_: pmpi_session_finalize pmpi_session_finalize__ PMPI_SESSION_FINALIZE pmpi_session_finalize_f08_ pmpi_session_finalize_f08 pmpi_session_finalize_f08__ PMPI_SESSION_FINALIZE_F08);
+mpich_names!(pmpi_session_finalize_: pmpir_session_finalize_f08_);
 
 #[inline]
 unsafe fn session_flush_buffer<const P: bool>(session: *mut c_int, ierror: *mut c_int) {
@@ -1262,6 +1312,7 @@ unsafe extern "C" fn pmpi_session_flush_buffer_(session: *mut c_int, ierror: *mu
     unsafe { session_flush_buffer::<true>(session, ierror) }
 }
 names!(pmpi_session_flush_buffer_: pmpi_session_flush_buffer pmpi_session_flush_buffer__ PMPI_SESSION_FLUSH_BUFFER pmpi_session_flush_buffer_f08_ pmpi_session_flush_buffer_f08 pmpi_session_flush_buffer_f08__ PMPI_SESSION_FLUSH_BUFFER_F08);
+mpich_names!(pmpi_session_flush_buffer_: pmpir_session_flush_buffer_f08_);
 
 #[inline]
 unsafe fn session_get_errhandler<const P: bool>(session: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1289,6 +1340,7 @@ unsafe extern "C" fn pmpi_session_get_errhandler_(session: *mut c_int, errhandle
     unsafe { session_get_errhandler::<true>(session, errhandler, ierror) }
 }
 names!(pmpi_session_get_errhandler_: pmpi_session_get_errhandler pmpi_session_get_errhandler__ PMPI_SESSION_GET_ERRHANDLER pmpi_session_get_errhandler_f08_ pmpi_session_get_errhandler_f08 pmpi_session_get_errhandler_f08__ PMPI_SESSION_GET_ERRHANDLER_F08);
+mpich_names!(pmpi_session_get_errhandler_: pmpir_session_get_errhandler_f08_);
 
 #[inline]
 unsafe fn session_get_info<const P: bool>(session: *mut c_int, info_used: *mut c_int, ierror: *mut c_int) {
@@ -1316,6 +1368,7 @@ unsafe extern "C" fn pmpi_session_get_info_(session: *mut c_int, info_used: *mut
     unsafe { session_get_info::<true>(session, info_used, ierror) }
 }
 names!(pmpi_session_get_info_: pmpi_session_get_info pmpi_session_get_info__ PMPI_SESSION_GET_INFO pmpi_session_get_info_f08_ pmpi_session_get_info_f08 pmpi_session_get_info_f08__ PMPI_SESSION_GET_INFO_F08);
+mpich_names!(pmpi_session_get_info_: pmpir_session_get_info_f08_);
 
 #[inline]
 unsafe fn session_get_nth_pset<const P: bool>(session: *mut c_int, info: *mut c_int, n: *mut c_int, pset_len: *mut c_int, pset_name: *mut c_char, ierror: *mut c_int, pset_name_len: usize) {
@@ -1339,6 +1392,7 @@ unsafe extern "C" fn pmpi_session_get_nth_pset_(session: *mut c_int, info: *mut 
     unsafe { session_get_nth_pset::<true>(session, info, n, pset_len, pset_name, ierror, pset_name_len) }
 }
 names!(pmpi_session_get_nth_pset_: pmpi_session_get_nth_pset pmpi_session_get_nth_pset__ PMPI_SESSION_GET_NTH_PSET pmpi_session_get_nth_pset_f08_ pmpi_session_get_nth_pset_f08 pmpi_session_get_nth_pset_f08__ PMPI_SESSION_GET_NTH_PSET_F08);
+mpich_names!(pmpi_session_get_nth_pset_: pmpir_session_get_nth_pset_f08_);
 
 #[inline]
 unsafe fn session_get_num_psets<const P: bool>(session: *mut c_int, info: *mut c_int, npset_names: *mut c_int, ierror: *mut c_int) {
@@ -1362,6 +1416,7 @@ unsafe extern "C" fn pmpi_session_get_num_psets_(session: *mut c_int, info: *mut
     unsafe { session_get_num_psets::<true>(session, info, npset_names, ierror) }
 }
 names!(pmpi_session_get_num_psets_: pmpi_session_get_num_psets pmpi_session_get_num_psets__ PMPI_SESSION_GET_NUM_PSETS pmpi_session_get_num_psets_f08_ pmpi_session_get_num_psets_f08 pmpi_session_get_num_psets_f08__ PMPI_SESSION_GET_NUM_PSETS_F08);
+mpich_names!(pmpi_session_get_num_psets_: pmpir_session_get_num_psets_f08_);
 
 #[inline]
 unsafe fn session_get_pset_info<const P: bool>(session: *mut c_int, pset_name: *mut c_char, info: *mut c_int, ierror: *mut c_int, pset_name_len: usize) {
@@ -1390,6 +1445,7 @@ unsafe extern "C" fn pmpi_session_get_pset_info_(session: *mut c_int, pset_name:
     unsafe { session_get_pset_info::<true>(session, pset_name, info, ierror, pset_name_len) }
 }
 names!(pmpi_session_get_pset_info_: pmpi_session_get_pset_info pmpi_session_get_pset_info__ PMPI_SESSION_GET_PSET_INFO pmpi_session_get_pset_info_f08_ pmpi_session_get_pset_info_f08 pmpi_session_get_pset_info_f08__ PMPI_SESSION_GET_PSET_INFO_F08);
+mpich_names!(pmpi_session_get_pset_info_: pmpir_session_get_pset_info_f08_);
 
 #[inline]
 unsafe fn session_iflush_buffer<const P: bool>(session: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1417,6 +1473,7 @@ unsafe extern "C" fn pmpi_session_iflush_buffer_(session: *mut c_int, request: *
     unsafe { session_iflush_buffer::<true>(session, request, ierror) }
 }
 names!(pmpi_session_iflush_buffer_: pmpi_session_iflush_buffer pmpi_session_iflush_buffer__ PMPI_SESSION_IFLUSH_BUFFER pmpi_session_iflush_buffer_f08_ pmpi_session_iflush_buffer_f08 pmpi_session_iflush_buffer_f08__ PMPI_SESSION_IFLUSH_BUFFER_F08);
+mpich_names!(pmpi_session_iflush_buffer_: pmpir_session_iflush_buffer_f08_);
 
 #[inline]
 unsafe fn session_init<const P: bool>(info: *mut c_int, errhandler: *mut c_int, session: *mut c_int, ierror: *mut c_int) {
@@ -1444,6 +1501,7 @@ unsafe extern "C" fn pmpi_session_init_(info: *mut c_int, errhandler: *mut c_int
     unsafe { session_init::<true>(info, errhandler, session, ierror) }
 }
 names!(pmpi_session_init_: pmpi_session_init pmpi_session_init__ PMPI_SESSION_INIT pmpi_session_init_f08_ pmpi_session_init_f08 pmpi_session_init_f08__ PMPI_SESSION_INIT_F08);
+mpich_names!(pmpi_session_init_: pmpir_session_init_f08_);
 
 #[inline]
 unsafe fn session_set_errhandler<const P: bool>(session: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1467,6 +1525,7 @@ unsafe extern "C" fn pmpi_session_set_errhandler_(session: *mut c_int, errhandle
     unsafe { session_set_errhandler::<true>(session, errhandler, ierror) }
 }
 names!(pmpi_session_set_errhandler_: pmpi_session_set_errhandler pmpi_session_set_errhandler__ PMPI_SESSION_SET_ERRHANDLER pmpi_session_set_errhandler_f08_ pmpi_session_set_errhandler_f08 pmpi_session_set_errhandler_f08__ PMPI_SESSION_SET_ERRHANDLER_F08);
+mpich_names!(pmpi_session_set_errhandler_: pmpir_session_set_errhandler_f08_);
 
 #[inline]
 unsafe fn ssend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1515,16 +1574,18 @@ unsafe fn ssend_f08<const P: bool>(buf: *const Descriptor, count: *mut c_int, da
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ssend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ssend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_f08::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { ssend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_ssend_f08ts: mpi_ssend_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ssend_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ssend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_f08::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { ssend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_ssend_f08ts: pmpi_ssend_f08ts_ pmpir_ssend_f08ts_);
 
 #[cold]
 unsafe fn ssend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1550,16 +1611,18 @@ unsafe fn ssend_c<const P: bool>(buf: *const Descriptor, count: *mut i64, dataty
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ssend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ssend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_c::<false>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { ssend_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(mpi_ssend_c_f08ts: mpi_ssend_c_f08ts_ mpi_ssend_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ssend_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ssend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_c::<true>(buf, count, datatype, dest, tag, comm, ierror) }
+    unsafe { ssend_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
+mpich_names!(pmpi_ssend_c_f08ts: pmpi_ssend_c_f08ts_ pmpi_ssend_f08ts_large_ pmpir_ssend_c_f08ts_ pmpir_ssend_f08ts_large_);
 
 #[inline]
 unsafe fn ssend_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1620,16 +1683,18 @@ unsafe fn ssend_init_f08<const P: bool>(buf: *const Descriptor, count: *mut c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ssend_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ssend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_init_f08::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ssend_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_ssend_init_f08ts: mpi_ssend_init_f08ts_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ssend_init_f08ts(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ssend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_init_f08::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ssend_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_ssend_init_f08ts: pmpi_ssend_init_f08ts_ pmpir_ssend_init_f08ts_);
 
 #[cold]
 unsafe fn ssend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1663,16 +1728,18 @@ unsafe fn ssend_init_c<const P: bool>(buf: *const Descriptor, count: *mut i64, d
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn mpi_ssend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_init_c::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ssend_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(mpi_ssend_init_c_f08ts: mpi_ssend_init_c_f08ts_ mpi_ssend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
+unsafe extern "C" fn pmpi_ssend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
-    unsafe { ssend_init_c::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
+    unsafe { ssend_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
+mpich_names!(pmpi_ssend_init_c_f08ts: pmpi_ssend_init_c_f08ts_ pmpi_ssend_init_f08ts_large_ pmpir_ssend_init_c_f08ts_ pmpir_ssend_init_f08ts_large_);
 
 #[inline]
 unsafe fn start<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -1696,6 +1763,7 @@ unsafe extern "C" fn pmpi_start_(request: *mut c_int, ierror: *mut c_int) {
     unsafe { start::<true>(request, ierror) }
 }
 names!(pmpi_start_: pmpi_start pmpi_start__ PMPI_START pmpi_start_f08_ pmpi_start_f08 pmpi_start_f08__ PMPI_START_F08);
+mpich_names!(pmpi_start_: pmpir_start_f08_);
 
 #[inline]
 unsafe fn startall<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, ierror: *mut c_int) {
@@ -1719,6 +1787,7 @@ unsafe extern "C" fn pmpi_startall_(count: *mut c_int, array_of_requests: *mut c
     unsafe { startall::<true>(count, array_of_requests, ierror) }
 }
 names!(pmpi_startall_: pmpi_startall pmpi_startall__ PMPI_STARTALL pmpi_startall_f08_ pmpi_startall_f08 pmpi_startall_f08__ PMPI_STARTALL_F08);
+mpich_names!(pmpi_startall_: pmpir_startall_f08_);
 
 #[inline]
 unsafe fn status_get_error<const P: bool>(status: *mut MPI_Status, err: *mut c_int, ierror: *mut c_int) {
@@ -1742,6 +1811,7 @@ unsafe extern "C" fn pmpi_status_get_error_(status: *mut MPI_Status, err: *mut c
     unsafe { status_get_error::<true>(status, err, ierror) }
 }
 names!(pmpi_status_get_error_: pmpi_status_get_error pmpi_status_get_error__ PMPI_STATUS_GET_ERROR pmpi_status_get_error_f08_ pmpi_status_get_error_f08 pmpi_status_get_error_f08__ PMPI_STATUS_GET_ERROR_F08);
+mpich_names!(pmpi_status_get_error_: pmpir_status_get_error_f08_);
 
 #[inline]
 unsafe fn status_get_source<const P: bool>(status: *mut MPI_Status, source: *mut c_int, ierror: *mut c_int) {
@@ -1765,6 +1835,7 @@ unsafe extern "C" fn pmpi_status_get_source_(status: *mut MPI_Status, source: *m
     unsafe { status_get_source::<true>(status, source, ierror) }
 }
 names!(pmpi_status_get_source_: pmpi_status_get_source pmpi_status_get_source__ PMPI_STATUS_GET_SOURCE pmpi_status_get_source_f08_ pmpi_status_get_source_f08 pmpi_status_get_source_f08__ PMPI_STATUS_GET_SOURCE_F08);
+mpich_names!(pmpi_status_get_source_: pmpir_status_get_source_f08_);
 
 #[inline]
 unsafe fn status_get_tag<const P: bool>(status: *mut MPI_Status, tag: *mut c_int, ierror: *mut c_int) {
@@ -1788,6 +1859,7 @@ unsafe extern "C" fn pmpi_status_get_tag_(status: *mut MPI_Status, tag: *mut c_i
     unsafe { status_get_tag::<true>(status, tag, ierror) }
 }
 names!(pmpi_status_get_tag_: pmpi_status_get_tag pmpi_status_get_tag__ PMPI_STATUS_GET_TAG pmpi_status_get_tag_f08_ pmpi_status_get_tag_f08 pmpi_status_get_tag_f08__ PMPI_STATUS_GET_TAG_F08);
+mpich_names!(pmpi_status_get_tag_: pmpir_status_get_tag_f08_);
 
 #[inline]
 unsafe fn status_set_cancelled<const P: bool>(status: *mut MPI_Status, flag: *mut c_int, ierror: *mut c_int) {
@@ -1811,6 +1883,7 @@ unsafe extern "C" fn pmpi_status_set_cancelled_(status: *mut MPI_Status, flag: *
     unsafe { status_set_cancelled::<true>(status, flag, ierror) }
 }
 names!(pmpi_status_set_cancelled_: pmpi_status_set_cancelled pmpi_status_set_cancelled__ PMPI_STATUS_SET_CANCELLED pmpi_status_set_cancelled_f08_ pmpi_status_set_cancelled_f08 pmpi_status_set_cancelled_f08__ PMPI_STATUS_SET_CANCELLED_F08);
+mpich_names!(pmpi_status_set_cancelled_: pmpir_status_set_cancelled_f08_);
 
 #[inline]
 unsafe fn status_set_elements<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut c_int, ierror: *mut c_int) {
@@ -1834,6 +1907,7 @@ unsafe extern "C" fn pmpi_status_set_elements_(status: *mut MPI_Status, datatype
     unsafe { status_set_elements::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_status_set_elements_: pmpi_status_set_elements pmpi_status_set_elements__ PMPI_STATUS_SET_ELEMENTS pmpi_status_set_elements_f08_ pmpi_status_set_elements_f08 pmpi_status_set_elements_f08__ PMPI_STATUS_SET_ELEMENTS_F08);
+mpich_names!(pmpi_status_set_elements_: pmpir_status_set_elements_f08_);
 
 #[inline]
 unsafe fn status_set_elements_c<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -1850,6 +1924,7 @@ unsafe extern "C" fn mpi_status_set_elements_c_f08_(status: *mut MPI_Status, dat
     unsafe { status_set_elements_c::<false>(status, datatype, count, ierror) }
 }
 names!(mpi_status_set_elements_c_f08_: mpi_status_set_elements_c_f08 mpi_status_set_elements_c_f08__ MPI_STATUS_SET_ELEMENTS_C_F08);
+mpich_names!(mpi_status_set_elements_c_f08_: mpi_status_set_elements_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_status_set_elements_c_f08_(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -1857,6 +1932,7 @@ unsafe extern "C" fn pmpi_status_set_elements_c_f08_(status: *mut MPI_Status, da
     unsafe { status_set_elements_c::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_status_set_elements_c_f08_: pmpi_status_set_elements_c_f08 pmpi_status_set_elements_c_f08__ PMPI_STATUS_SET_ELEMENTS_C_F08);
+mpich_names!(pmpi_status_set_elements_c_f08_: pmpi_status_set_elements_f08_large_ pmpir_status_set_elements_c_f08_ pmpir_status_set_elements_f08_large_);
 
 #[inline]
 unsafe fn status_set_elements_x<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -1880,6 +1956,7 @@ unsafe extern "C" fn pmpi_status_set_elements_x_(status: *mut MPI_Status, dataty
     unsafe { status_set_elements_x::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_status_set_elements_x_: pmpi_status_set_elements_x pmpi_status_set_elements_x__ PMPI_STATUS_SET_ELEMENTS_X pmpi_status_set_elements_x_f08_ pmpi_status_set_elements_x_f08 pmpi_status_set_elements_x_f08__ PMPI_STATUS_SET_ELEMENTS_X_F08);
+mpich_names!(pmpi_status_set_elements_x_: pmpir_status_set_elements_x_f08_);
 
 #[inline]
 unsafe fn status_set_error<const P: bool>(status: *mut MPI_Status, err: *mut c_int, ierror: *mut c_int) {
@@ -1903,6 +1980,7 @@ unsafe extern "C" fn pmpi_status_set_error_(status: *mut MPI_Status, err: *mut c
     unsafe { status_set_error::<true>(status, err, ierror) }
 }
 names!(pmpi_status_set_error_: pmpi_status_set_error pmpi_status_set_error__ PMPI_STATUS_SET_ERROR pmpi_status_set_error_f08_ pmpi_status_set_error_f08 pmpi_status_set_error_f08__ PMPI_STATUS_SET_ERROR_F08);
+mpich_names!(pmpi_status_set_error_: pmpir_status_set_error_f08_);
 
 #[inline]
 unsafe fn status_set_source<const P: bool>(status: *mut MPI_Status, source: *mut c_int, ierror: *mut c_int) {
@@ -1926,6 +2004,7 @@ unsafe extern "C" fn pmpi_status_set_source_(status: *mut MPI_Status, source: *m
     unsafe { status_set_source::<true>(status, source, ierror) }
 }
 names!(pmpi_status_set_source_: pmpi_status_set_source pmpi_status_set_source__ PMPI_STATUS_SET_SOURCE pmpi_status_set_source_f08_ pmpi_status_set_source_f08 pmpi_status_set_source_f08__ PMPI_STATUS_SET_SOURCE_F08);
+mpich_names!(pmpi_status_set_source_: pmpir_status_set_source_f08_);
 
 #[inline]
 unsafe fn status_set_tag<const P: bool>(status: *mut MPI_Status, tag: *mut c_int, ierror: *mut c_int) {
@@ -1949,3 +2028,4 @@ unsafe extern "C" fn pmpi_status_set_tag_(status: *mut MPI_Status, tag: *mut c_i
     unsafe { status_set_tag::<true>(status, tag, ierror) }
 }
 names!(pmpi_status_set_tag_: pmpi_status_set_tag pmpi_status_set_tag__ PMPI_STATUS_SET_TAG pmpi_status_set_tag_f08_ pmpi_status_set_tag_f08 pmpi_status_set_tag_f08__ PMPI_STATUS_SET_TAG_F08);
+mpich_names!(pmpi_status_set_tag_: pmpir_status_set_tag_f08_);

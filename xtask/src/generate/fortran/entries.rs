@@ -104,6 +104,24 @@ struct Slot {
     rtype: String,
 }
 
+impl Slot {
+    fn is_described(&self) -> bool {
+        self.rtype == "*const Descriptor"
+    }
+
+    /// As the caller passes it.
+    fn passed(&self) -> String {
+        let rtype = if self.is_described() { "*const Passed" } else { &self.rtype };
+        format!("{}: {rtype}", self.name)
+    }
+
+    /// As the function that converts takes it.
+    fn given(&self) -> String {
+        let name = &self.name;
+        if self.is_described() { format!("described!({name})") } else { name.clone() }
+    }
+}
+
 impl Entry<'_> {
     /// The name of the function that converts.
     fn name(&self) -> String {
@@ -163,18 +181,65 @@ impl Entry<'_> {
             }
         };
         let _ = write!(text, "\n#[inline]\nunsafe fn {name}<const P: bool>({list}) {{\n{code}}}\n");
+        let passed: Vec<String> = slots.iter().map(Slot::passed).collect();
+        let given: Vec<String> = slots.iter().map(Slot::given).collect();
+        let (passed, given) = (passed.join(", "), given.join(", "));
         for (prefix, profiled) in [("mpi", "false"), ("pmpi", "true")] {
             let symbols = self.symbols(prefix);
             let (first, rest) = symbols.split_first().context("a name")?;
             let _ = writeln!(text, "\n#[unsafe(no_mangle)]");
-            let _ = writeln!(text, "unsafe extern \"C\" fn {first}({list}) {{");
+            let _ = writeln!(text, "unsafe extern \"C\" fn {first}({passed}) {{");
             let _ = writeln!(text, "    // SAFETY: the caller's arguments.");
-            let _ = writeln!(text, "    unsafe {{ {name}::<{profiled}>({names}) }}\n}}");
+            let _ = writeln!(text, "    unsafe {{ {name}::<{profiled}>({given}) }}\n}}");
             if !rest.is_empty() {
                 let _ = writeln!(text, "names!({first}: {});", rest.join(" "));
             }
+            let of_mpich = self.symbols_of_mpich(prefix);
+            if self.is_bound() && self.has_text() {
+                text.push_str(&self.entry_of_mpich(&slots, &of_mpich, profiled)?);
+            } else if !of_mpich.is_empty() {
+                let _ = writeln!(text, "mpich_names!({first}: {});", of_mpich.join(" "));
+            }
         }
         Ok(text)
+    }
+
+    /// The entry point of MPICH for a call with buffers and strings, where the lengths of the
+    /// strings are passed apart.
+    fn entry_of_mpich(&self, slots: &[Slot], symbols: &[String], profiled: &str) -> Result<String> {
+        let (mut passed, mut given, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+        for slot in slots {
+            let name = &slot.name;
+            let is_text = self
+                .procedure
+                .params(self.form)
+                .any(|param| param.is_text() && param.name == *name);
+            if is_text {
+                passed.push(format!("{name}: *mut c_char"));
+                given.push(format!("crate::target::described_text!({name}, {name}_len)"));
+                lengths.push(format!("{name}_len: usize"));
+            } else {
+                passed.push(slot.passed());
+                given.push(slot.given());
+            }
+        }
+        passed.extend(lengths);
+        let (passed, given) = (passed.join(", "), given.join(", "));
+        let (first, rest) = symbols.split_first().context("a name in MPICH")?;
+        let name = self.name();
+        let mut text = format!(
+            "mpich_entry! {{\n#[unsafe(no_mangle)]\nunsafe extern \"C\" fn {first}({passed}) {{\n    \
+             // SAFETY: the caller's arguments.\n    \
+             unsafe {{ {name}::<{profiled}>({given}) }}\n}}\n}}\n"
+        );
+        if !rest.is_empty() {
+            let _ = writeln!(text, "mpich_names!({first}: {});", rest.join(" "));
+        }
+        Ok(text)
+    }
+
+    fn has_text(&self) -> bool {
+        self.procedure.params(self.form).any(Param::is_text)
     }
 
     /// The names for the linker.
@@ -196,6 +261,33 @@ impl Entry<'_> {
             symbols.extend(manglings(&f08));
         }
         symbols
+    }
+
+    /// The further names that `mpi_f08` of MPICH and of Intel MPI gives it. MPICH 4.0 names the
+    /// large forms in its own way.
+    fn symbols_of_mpich(&self, prefix: &str) -> Vec<String> {
+        if !self.procedure.in_f08 || self.form == Form::Mpi && self.has_other_f08() {
+            return Vec::new();
+        }
+        let prefixes = if prefix == "pmpi" { ["pmpi", "pmpir"].as_slice() } else { &["mpi"] };
+        let snake = self.procedure.snake();
+        let end = if self.is_bound() { "f08ts" } else { "f08" };
+        let mut symbols = Vec::new();
+        for own in prefixes {
+            if self.form == Form::Large {
+                symbols.push(format!("{own}_{snake}_c_{end}_"));
+                symbols.push(format!("{own}_{snake}_{end}_large_"));
+            } else {
+                symbols.push(format!("{own}_{snake}_{end}_"));
+            }
+        }
+        let known = self.symbols(prefix);
+        symbols.retain(|symbol| !known.contains(symbol));
+        symbols
+    }
+
+    fn has_other_f08(&self) -> bool {
+        has_own_f08(self.procedure, self.bodies)
     }
 
     /// The parameters: Fortran's, then the hidden lengths of strings.
@@ -503,11 +595,10 @@ impl Entry<'_> {
             ("MPI_Info_get_nthkey", _) => "MPI_MAX_INFO_KEY",
             (_, length) => length,
         };
-        let limit = self.abi.constants.iter().find(|constant| constant.name == limit);
-        let limit = limit.with_context(|| format!("{name} has no greatest length"))?.value;
+        ensure!(limit.starts_with("MPI_MAX_"), "{name} has no greatest length");
         let _ = writeln!(
             parts.before,
-            "        let mut {name}_ = TextOut::new({address}, {len}, {limit});"
+            "        let mut {name}_ = TextOut::new({address}, {len}, limits::{limit});"
         );
         parts.arguments.push(format!("{name}_.as_mut_ptr()"));
         let _ = writeln!(parts.stores, "            {name}_.store();");
