@@ -23,7 +23,7 @@ impl Words {
         let mut words = Vec::new();
         loop {
             // SAFETY: the caller's array ends with a blank string.
-            let word = unsafe { TextIn::new(first.add(words.len() * step * len), len) };
+            let word = unsafe { TextIn::without_blanks(first.add(words.len() * step * len), len) };
             let word = word.into_inner();
             if word.is_empty() {
                 return Words::new(words);
@@ -55,7 +55,7 @@ pub(crate) unsafe fn comm_spawn<const P: bool>(
 ) -> c_int {
     // SAFETY: MPI asks the caller for valid arguments; argv matters at the root alone.
     unsafe {
-        let command = TextIn::new(command, command_len);
+        let command = TextIn::without_blanks(command, command_len);
         let is_root = is_root(*comm, *root);
         let has_words = is_root && !is_argv_null(argv) && argv_len > 0;
         let mut words = has_words.then(|| Words::until_blank(argv, argv_len, 1));
@@ -96,7 +96,7 @@ pub(crate) unsafe fn comm_spawn_multiple<const P: bool>(
         let programs = if is_root { usize::try_from(*count).unwrap_or(0) } else { 0 };
         let command = |at: usize| {
             let first = array_of_commands.add(at * array_of_commands_len);
-            TextIn::new(first, array_of_commands_len).into_inner()
+            TextIn::without_blanks(first, array_of_commands_len).into_inner()
         };
         let mut commands = Words::new((0..programs).map(command).collect());
         let has_words = is_root && !is_argvs_null(array_of_argv) && array_of_argv_len > 0;

@@ -16,7 +16,8 @@ impl TextIn {
         TextIn(unsafe { trimmed(text, len, false) })
     }
 
-    /// Drops blanks on both sides, as MPI-5.0 §10 asks for info keys and values.
+    /// Drops blanks on both sides, as MPI-5.0 §10 asks for info keys and values, and §11.8.2 for
+    /// commands and their arguments.
     ///
     /// # Safety
     /// As for `new`.

@@ -21,6 +21,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names under which the same pkg-config file is looked for.
 const PACKAGES: [&str; 4] = ["mpi", "mpi-c", "mpi-cxx", "verbena"];
 
+/// The folder in cargo's target folder where the Fortran library is built for the MPICH ABI: both
+/// builds have the same names.
+const MPICH_FORTRAN: &str = "fortran-mpich";
+
 /// The differences between the wrappers for the two languages.
 struct Wrapper {
     name: &'static str,
@@ -127,6 +131,12 @@ pub(crate) fn install(
     prefix: &Path,
     build: &Build,
 ) -> Result<()> {
+    let profile = if let Build::Profile(profile) = build { profile } else { "release" };
+    steps.step("Build Fortran for the MPICH ABI", |step| {
+        let mut cargo = project.cargo(&["build", "--profile", profile, "-p", "verbena-fortran"]);
+        let folder = project.target.join(MPICH_FORTRAN);
+        step.cargo(cargo.args(["--features", "mpich", "--target-dir"]).arg(folder))
+    })?;
     let (programs, library) = match build {
         Build::Profile(profile) => {
             let title = format!("Build library and launcher ({profile})");
@@ -171,6 +181,7 @@ pub(crate) fn install_built(
     tree.wrappers(project)?;
     tree.library(project, library)?;
     tree.fortran(project, programs)?;
+    tree.mpich_fortran(project, programs)?;
     tree.shared_files(project)
 }
 
@@ -185,6 +196,7 @@ impl Tree {
         for folder in [
             "bin",
             "include",
+            "lib/mpich",
             "lib/pkgconfig",
             "share/doc/verbena",
             "lib/verbena/modules",
@@ -257,6 +269,18 @@ impl Tree {
                 mpifort.env("VERBENA_MODULES", self.prefix.join("lib/verbena/modules"));
                 command::quietly(&mut mpifort, Duration::from_secs(120))?;
             }
+        }
+        Ok(())
+    }
+
+    /// The library for programs that were built for MPICH or Intel MPI, beside their `libmpi.so.12`.
+    fn mpich_fortran(&self, project: &Project, programs: &Path) -> Result<()> {
+        let profile = programs.file_name().context("a profile has a folder")?;
+        let built = project.target.join(MPICH_FORTRAN).join(profile);
+        self.copy(&built.join("libverbena_fortran.so"), "lib/mpich/libmpifort.so.12")?;
+        // The second is Debian's name.
+        for name in ["libmpifort.so", "libmpichfort.so.12"] {
+            self.link("libmpifort.so.12", &format!("lib/mpich/{name}"))?;
         }
         Ok(())
     }

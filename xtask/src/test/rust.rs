@@ -23,9 +23,14 @@ const PROFILE: &str = "checked";
 /// rustfmt and clippy, with warnings as errors.
 pub(super) fn checks(project: &Project, step: &Step) -> Result<Tally> {
     let mut tally = Tally::default();
-    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
-    for arguments in [&["fmt", "--all", "--check"][..], &clippy] {
-        let mut cargo = project.cargo(arguments);
+    let clippy = |of: &[&'static str]| {
+        let denied = ["--all-targets", "--quiet", "--", "--deny", "warnings"];
+        [&["clippy"], of, &denied].concat()
+    };
+    let mpich = ["-p", "verbena-fortran", "--features", "mpich"];
+    let format = vec!["fmt", "--all", "--check"];
+    for arguments in [format, clippy(&["--workspace"]), clippy(&mpich)] {
+        let mut cargo = project.cargo(&arguments);
         let ran = step.attempt(&mut cargo)?;
         if ran.success() {
             tally.passed += 1;
