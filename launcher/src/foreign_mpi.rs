@@ -23,6 +23,8 @@ use crate::settings::{Section, Settings};
 
 /// The name of our library.
 const OUR_LIBRARY: &str = "libmpi_abi.so.1";
+/// The name of MPICH's library and of ours with its ABI.
+const MPICH_LIBRARY: &str = "libmpi.so.12";
 /// The interval of looks at first, how many of them there are, and the interval of later ones.
 const EARLY_INTERVAL: Duration = Duration::from_millis(40);
 const EARLY_LOOKS: u32 = 75;
@@ -98,16 +100,19 @@ fn library_in(maps: &[u8]) -> Option<PathBuf> {
     })
 }
 
-/// Returns whether a library is the file that is installed with this program.
+/// Returns whether a library is a file that is installed with this program.
 fn is_installed_here(library: &Path) -> bool {
     let file = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino())).ok();
-    our_library().is_some_and(|ours| file(&ours).is_some_and(|ours| file(library) == Some(ours)))
+    let is_same = |ours: PathBuf| file(&ours).is_some_and(|ours| file(library) == Some(ours));
+    our_library().is_some_and(is_same) || mpich_library().is_some_and(is_same)
 }
 
-/// Returns true for a library of Verbena: it knows the variable of our launcher.
+/// Returns true for a library of Verbena: it knows the variable of our launcher, or is the one of
+/// MPICH's ABI, which names itself in its message.
 fn knows_our_variable(library: &Path) -> bool {
     let bytes = std::fs::read(library).unwrap_or_default();
-    bytes.windows(VARIABLE.len()).any(|at| at == VARIABLE.as_bytes())
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|at| at == text);
+    has(VARIABLE.as_bytes()) || has(b"Verbena's libmpi.so.12")
 }
 
 /// Returns the line for a job of which no rank called MPI_Init although its program uses an MPI
@@ -121,6 +126,7 @@ pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<Strin
     );
     if let Some(path) = loaded {
         let program = settings.sections.first()?.program.display();
+        let advice = path.file_name().and_then(mpich_advice).unwrap_or(advice);
         return Some(format!(
             "no rank called Verbena's MPI_Init: {program} has loaded another MPI library ({}), \
              {advice}",
@@ -128,9 +134,22 @@ pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<Strin
         ));
     }
     let (program, library) = settings.sections.iter().find_map(linked_library)?;
+    let advice = mpich_advice(OsStr::new(&library)).unwrap_or(advice);
     Some(format!(
         "no rank called Verbena's MPI_Init: {program} is linked to another MPI library \
          ({library}), {advice}"
+    ))
+}
+
+/// Returns what to do for a library with MPICH's ABI, if ours is installed with this program. It is
+/// first in LD_LIBRARY_PATH; a path in the program (DT_RPATH) comes before that.
+fn mpich_advice(library: &OsStr) -> Option<String> {
+    let is_mpich = library.as_bytes().starts_with(MPICH_LIBRARY.as_bytes());
+    let ours = mpich_library().filter(|_| is_mpich)?;
+    Some(format!(
+        "so each rank ran alone; Verbena has this library too, but the program names a folder for \
+         it: put Verbena's in front with mpiexec -x LD_PRELOAD={}",
+        ours.display()
     ))
 }
 
@@ -159,8 +178,22 @@ pub(crate) fn missing_library(settings: &Settings, rank: u32) -> Option<String> 
 
 /// Returns the library that is installed with this program.
 pub(crate) fn our_library() -> Option<PathBuf> {
+    installed(OUR_LIBRARY)
+}
+
+/// Returns the library of MPICH's ABI that is installed with this program.
+fn mpich_library() -> Option<PathBuf> {
+    installed("mpich/libmpi.so.12")
+}
+
+/// Returns the folder of [`mpich_library`].
+pub(crate) fn mpich_folder() -> Option<PathBuf> {
+    Some(mpich_library()?.parent()?.to_owned())
+}
+
+fn installed(file: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let library = program.parent()?.with_file_name("lib").join(OUR_LIBRARY);
+    let library = program.parent()?.with_file_name("lib").join(file);
     library.exists().then_some(library)
 }
 
@@ -217,6 +250,9 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert!(watch.is_ours(&file));
         assert!(!watch.is_ours(Path::new("/nowhere/libmpi.so")));
+        std::fs::write(&file, "Verbena's libmpi.so.12 cannot open").unwrap();
+        assert!(ForeignMpi::new(Instant::now()).is_ours(&file));
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

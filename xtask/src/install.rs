@@ -116,6 +116,10 @@ pub(crate) fn install_fastest(project: &Project, steps: &Steps) -> Result<()> {
     install(project, steps, &project.prefix(), &build)
 }
 
+/// What is built without the library: the launcher, and libraries on top of the standard ABI.
+const ON_THE_LIBRARY: [&str; 6] =
+    ["-p", "verbena-launcher", "-p", "verbena-fortran", "-p", "verbena-mpich-abi"];
+
 /// How the library is built.
 pub(crate) enum Build<'a> {
     /// With this profile of cargo's.
@@ -140,10 +144,9 @@ pub(crate) fn install(
     let (programs, library) = match build {
         Build::Profile(profile) => {
             let title = format!("Build library and launcher ({profile})");
-            let packages =
-                ["-p", "verbena-mpi-abi", "-p", "verbena-fortran", "-p", "verbena-launcher"];
             steps.step(&title, |step| {
-                step.cargo(project.cargo(&["build", "--profile", profile]).args(packages))
+                let mut cargo = project.cargo(&["build", "--profile", profile]);
+                step.cargo(cargo.args(["-p", "verbena-mpi-abi"]).args(ON_THE_LIBRARY))
             })?;
             let built = project.target.join(if *profile == "dev" { "debug" } else { profile });
             (built.clone(), built)
@@ -153,9 +156,8 @@ pub(crate) fn install(
                 "a profile-guided build needs the compiler's llvm-profdata: \
                  `rustup component add llvm-tools`",
             )?;
-            steps.step("Build launcher and Fortran (release)", |step| {
-                let packages = ["-p", "verbena-launcher", "-p", "verbena-fortran"];
-                step.cargo(project.cargo(&["build", "--release"]).args(packages))
+            steps.step("Build launcher and other ABIs (release)", |step| {
+                step.cargo(project.cargo(&["build", "--release"]).args(ON_THE_LIBRARY))
             })?;
             let programs = project.target.join("release");
             let library = pgo::library(project, steps, &tool, &programs)?;
@@ -181,6 +183,7 @@ pub(crate) fn install_built(
     tree.wrappers(project)?;
     tree.library(project, library)?;
     tree.fortran(project, programs)?;
+    tree.mpich(programs)?;
     tree.mpich_fortran(project, programs)?;
     tree.shared_files(project)
 }
@@ -281,6 +284,16 @@ impl Tree {
         // The second is Debian's name.
         for name in ["libmpifort.so", "libmpichfort.so.12"] {
             self.link("libmpifort.so.12", &format!("lib/mpich/{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// The library with MPICH's ABI, in a folder of its own: its names are those of other MPIs. C++
+    /// programs need the third, of which they use nothing but removed bindings.
+    fn mpich(&self, built: &Path) -> Result<()> {
+        self.copy(&built.join("libverbena_mpich.so"), "lib/mpich/libmpi.so.12")?;
+        for name in ["libmpi.so", "libmpich.so.12", "libmpicxx.so.12", "libmpichcxx.so.12"] {
+            self.link("libmpi.so.12", &format!("lib/mpich/{name}"))?;
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub(super) fn exports(abi: &Abi, bodies: &Bodies) -> Result<Vec<Output>> {
 }
 
 /// `Groups/communicators` becomes `groups_communicators`.
-fn file_name(chapter: &str) -> String {
+pub(super) fn file_name(chapter: &str) -> String {
     let words = chapter.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join("_")
 }

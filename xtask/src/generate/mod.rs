@@ -11,6 +11,7 @@ mod conversion;
 mod exports;
 mod fortran;
 mod header;
+mod mpich;
 mod proof;
 mod rust_api;
 mod table;
@@ -45,6 +46,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     outputs.push(calls::calls(&abi, &bodies)?);
     outputs.extend(rust_api::outputs(&abi));
     outputs.extend(fortran::outputs(root, &abi)?);
+    outputs.extend(mpich::outputs(root, &abi)?);
     let stale: Vec<String> = outputs
         .iter()
         .filter(|output| {

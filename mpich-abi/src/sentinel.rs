@@ -1,0 +1,22 @@
+//! Addresses that stand for something else. MPI_BOTTOM, MPI_ARGV_NULL and MPI_ERRCODES_IGNORE are
+//! null in both ABIs. MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY are variables of this library, which
+//! have the standard ABI's values.
+
+use std::os::raw::c_void;
+
+/// MPI_IN_PLACE of MPICH.
+pub(crate) const IN_PLACE: usize = usize::MAX;
+/// MPI_IN_PLACE and MPI_BUFFER_AUTOMATIC of the standard ABI.
+const STANDARD_IN_PLACE: usize = 1;
+pub(crate) const STANDARD_BUFFER_AUTOMATIC: usize = 2;
+/// MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE of MPICH.
+pub(crate) const STATUS_IGNORE: usize = 1;
+
+/// The buffer of a collective operation.
+#[inline]
+pub(crate) fn buffer(address: *const c_void) -> *mut c_void {
+    match address.addr() {
+        IN_PLACE => std::ptr::without_provenance_mut(STANDARD_IN_PLACE),
+        _ => address.cast_mut(),
+    }
+}
