@@ -2,10 +2,11 @@
 //!
 //! One library serves all compilers: each procedure has the four usual names of external
 //! procedures, and calls functions of the standard ABI alone. It therefore runs on every MPI that
-//! has this ABI.
+//! has this ABI. With the feature `mpich` it is `libmpifort.so.12`, which calls functions of the
+//! MPICH ABI; `target` is all that differs.
 //!
 //! A handle in Fortran is the integer that MPI_X_toint gives, unless that cannot be turned back; a
-//! status is the C status as eight INTEGERs. Entry points are generated from `fortran/abi`; those
+//! status is the C status as INTEGERs. Entry points are generated from `fortran/abi`; those
 //! that need more than conversions of their arguments call a body in the chapters below. A body
 //! takes Fortran's arguments as they came. `P` is true for PMPI_ names: they call PMPI_ functions,
 //! so that tools see each call once.

@@ -276,7 +276,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The library for programs that were built for MPICH or Intel MPI, beside their `libmpi.so.12`.
+    /// The library for programs that were built for MPICH or Intel MPI, beside `libmpi.so.12`.
     fn mpich_fortran(&self, project: &Project, programs: &Path) -> Result<()> {
         let profile = programs.file_name().context("a profile has a folder")?;
         let built = project.target.join(MPICH_FORTRAN).join(profile);

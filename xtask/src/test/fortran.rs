@@ -1,9 +1,11 @@
 //! The Fortran interfaces: programs that call every procedure, compiled and linked; programs that
 //! run on several ranks; and wrong arguments, which must not compile. gfortran is always used.
 //! LLVM's flang compiles all of them too if it is there, and runs most. If other MPIs with the
-//! standard ABI are there, the same binaries run on them.
+//! standard ABI are there, the same binaries run on them. Programs that are built as MPICH and
+//! Intel MPI build theirs run on the libraries with the MPICH ABI.
 
 mod modules;
+mod mpich;
 mod peer;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +43,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
     let filter = options.filter.as_deref();
     let at = Fortran::new(project)?;
     let peers = Peer::find(options);
+    let intel = mpich::Intel::fetch(project);
     let mut tally = Tally::default();
     let mut checks = at.checks("gfortran")?;
     checks.push(("symbols".to_owned(), Box::new(|| at.needs_common_functions())));
@@ -64,6 +67,11 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
             tally.skipped += 1;
         }
     }
+    if let Err(error) = &intel {
+        say!("  skipped: Intel MPI's mpif.h and modules, which cannot be fetched: {error:#}");
+        tally.skipped += 1;
+    }
+    checks.extend(mpich::checks(&at, intel.as_ref().ok())?);
     for (name, check) in checks {
         if filter.is_some_and(|filter| !name.contains(filter)) {
             continue;
