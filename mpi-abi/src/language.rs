@@ -16,8 +16,8 @@ use crate::constants::*;
 /// The first number that is not a predefined handle.
 const DYNAMIC: usize = 0x1000;
 
-fn to_int<T>(handle: usize, table: impl FnOnce(&Process) -> &Table<T>) -> c_int {
-    if handle < DYNAMIC { handle as c_int } else { with(|p| table(p).to_int(handle as u64)) }
+fn to_int(handle: usize) -> c_int {
+    if handle < DYNAMIC { handle as c_int } else { objects::handle::to_int(handle as u64) }
 }
 
 fn from_int<T>(int: c_int, null: usize, table: impl FnOnce(&Process) -> &Table<T>) -> usize {
@@ -29,7 +29,7 @@ fn from_int<T>(int: c_int, null: usize, table: impl FnOnce(&Process) -> &Table<T
 }
 
 pub(crate) unsafe fn comm_toint(comm: MPI_Comm) -> c_int {
-    to_int(comm.0, |p| &p.comms)
+    to_int(comm.0)
 }
 
 pub(crate) unsafe fn comm_fromint(comm: c_int) -> MPI_Comm {
@@ -37,7 +37,7 @@ pub(crate) unsafe fn comm_fromint(comm: c_int) -> MPI_Comm {
 }
 
 pub(crate) unsafe fn group_toint(group: MPI_Group) -> c_int {
-    to_int(group.0, |p| &p.tables.groups)
+    to_int(group.0)
 }
 
 pub(crate) unsafe fn group_fromint(group: c_int) -> MPI_Group {
@@ -45,7 +45,7 @@ pub(crate) unsafe fn group_fromint(group: c_int) -> MPI_Group {
 }
 
 pub(crate) unsafe fn type_toint(datatype: MPI_Datatype) -> c_int {
-    to_int(datatype.0, |p| &p.tables.datatypes)
+    to_int(datatype.0)
 }
 
 pub(crate) unsafe fn type_fromint(datatype: c_int) -> MPI_Datatype {
@@ -53,7 +53,7 @@ pub(crate) unsafe fn type_fromint(datatype: c_int) -> MPI_Datatype {
 }
 
 pub(crate) unsafe fn op_toint(op: MPI_Op) -> c_int {
-    to_int(op.0, |p| &p.tables.ops)
+    to_int(op.0)
 }
 
 pub(crate) unsafe fn op_fromint(op: c_int) -> MPI_Op {
@@ -61,15 +61,15 @@ pub(crate) unsafe fn op_fromint(op: c_int) -> MPI_Op {
 }
 
 pub(crate) unsafe fn request_toint(request: MPI_Request) -> c_int {
-    with(|p| p.request_to_int(request.0))
+    runtime::request_to_int(request.0)
 }
 
 pub(crate) unsafe fn request_fromint(request: c_int) -> MPI_Request {
-    MPI_Request(with(|p| p.request_from_int(request)).unwrap_or(MPI_REQUEST_NULL.0))
+    MPI_Request(runtime::request_from_int(request).unwrap_or(MPI_REQUEST_NULL.0))
 }
 
 pub(crate) unsafe fn message_toint(message: MPI_Message) -> c_int {
-    to_int(message.0, |p| &p.tables.messages)
+    to_int(message.0)
 }
 
 pub(crate) unsafe fn message_fromint(message: c_int) -> MPI_Message {
@@ -77,7 +77,7 @@ pub(crate) unsafe fn message_fromint(message: c_int) -> MPI_Message {
 }
 
 pub(crate) unsafe fn info_toint(info: MPI_Info) -> c_int {
-    to_int(info.0, |p| &p.tables.infos)
+    to_int(info.0)
 }
 
 pub(crate) unsafe fn info_fromint(info: c_int) -> MPI_Info {
@@ -85,7 +85,7 @@ pub(crate) unsafe fn info_fromint(info: c_int) -> MPI_Info {
 }
 
 pub(crate) unsafe fn errhandler_toint(errhandler: MPI_Errhandler) -> c_int {
-    to_int(errhandler.0, |p| p.tables.errhandlers.table())
+    to_int(errhandler.0)
 }
 
 pub(crate) unsafe fn errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
@@ -93,7 +93,7 @@ pub(crate) unsafe fn errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
 }
 
 pub(crate) unsafe fn win_toint(win: MPI_Win) -> c_int {
-    to_int(win.0, |p| &p.tables.wins)
+    to_int(win.0)
 }
 
 pub(crate) unsafe fn win_fromint(win: c_int) -> MPI_Win {
@@ -101,7 +101,7 @@ pub(crate) unsafe fn win_fromint(win: c_int) -> MPI_Win {
 }
 
 pub(crate) unsafe fn file_toint(file: MPI_File) -> c_int {
-    to_int(file.0, |p| &p.tables.files.table)
+    to_int(file.0)
 }
 
 pub(crate) unsafe fn file_fromint(file: c_int) -> MPI_File {
@@ -109,7 +109,7 @@ pub(crate) unsafe fn file_fromint(file: c_int) -> MPI_File {
 }
 
 pub(crate) unsafe fn session_toint(session: MPI_Session) -> c_int {
-    to_int(session.0, |p| &p.tables.sessions)
+    to_int(session.0)
 }
 
 pub(crate) unsafe fn session_fromint(session: c_int) -> MPI_Session {

@@ -61,6 +61,12 @@ pub enum Stale {
     Freed,
 }
 
+/// Returns a dynamic handle as an `int`: index + 0x1000. Does not check whether it is valid.
+#[inline]
+pub fn to_int(handle: u64) -> i32 {
+    (handle as u32).wrapping_add(FIRST_DYNAMIC) as i32
+}
+
 /// The objects of one kind, found by handle. All operations take constant time.
 #[derive(Debug)]
 pub struct Table<T> {
@@ -189,12 +195,6 @@ impl<T> Table<T> {
         self.len == 0
     }
 
-    /// Returns the handle as an `int`: index + 0x1000. Does not check whether it is valid.
-    #[inline]
-    pub fn to_int(&self, handle: u64) -> i32 {
-        (handle as u32).wrapping_add(FIRST_DYNAMIC) as i32
-    }
-
     /// Returns the handle of the object that is in that slot now, if there is one.
     pub fn from_int(&self, int: i32) -> Option<u64> {
         let index = u32::try_from(int).ok()?.checked_sub(FIRST_DYNAMIC)?;
@@ -317,7 +317,7 @@ mod tests {
     fn an_int_names_what_lives_in_the_slot() {
         let mut table = Table::new(HandleKind::Request);
         let old = table.insert(1);
-        assert_eq!(table.to_int(old), 0x1000);
+        assert_eq!(to_int(old), 0x1000);
         assert_eq!(table.from_int(0x1000), Some(old));
         table.remove(old).unwrap();
         assert_eq!(table.from_int(0x1000), None);

@@ -75,4 +75,5 @@ pub use lock::{block_on, poll, progress_once, with, with_alone};
 pub use process::{Core, GroupObject, InitState, Process, bad_handle, bad_predefined, predefined};
 pub use raise::{RaiseOn, raise};
 pub use request::{Request, SendMode};
+pub use request_handle::{request_from_int, request_to_int};
 pub use stack::{Endpoint, Protocols, Stack};

@@ -21,6 +21,7 @@ use objects::{HandleKind, Result};
 use pt2pt::RequestId;
 
 use crate::fault;
+use crate::lock::with;
 use crate::outcome::Outcome;
 use crate::process::{Process, predefined as pre};
 use crate::request::Finished;
@@ -94,6 +95,28 @@ pub(crate) fn sent_uncancellable() -> usize {
     sent(Peer(u32::MAX), 0)
 }
 
+/// Returns a request handle as an `int`. Needs no lock.
+#[inline]
+pub fn request_to_int(handle: usize) -> i32 {
+    match Decoded::decode(handle) {
+        Decoded::Sent => SENT_INT,
+        Decoded::Message(id) => MESSAGE_INT | id.to_bits() as i32,
+        Decoded::Null => handle as i32,
+        Decoded::Object if handle < pre::END => handle as i32,
+        Decoded::Object => objects::handle::to_int(handle as u64),
+    }
+}
+
+/// Returns the request handle of an `int`; `None` if it names none. A completed send, as most
+/// requests of short messages are, needs no lock.
+#[inline]
+pub fn request_from_int(int: i32) -> Option<usize> {
+    if int == SENT_INT {
+        return Some(sent_uncancellable());
+    }
+    with(|p| p.request_from_int(int))
+}
+
 impl Process {
     /// Recalls the message of a completed send, whose request is active again until the receiver
     /// has answered.
@@ -140,21 +163,10 @@ impl Process {
         Ok(Some(Finished::Outcome(outcome)))
     }
 
-    /// Returns a request handle as an `int`.
-    pub fn request_to_int(&self, handle: usize) -> i32 {
-        match Decoded::decode(handle) {
-            Decoded::Sent => SENT_INT,
-            Decoded::Message(id) => MESSAGE_INT | id.to_bits() as i32,
-            Decoded::Null => handle as i32,
-            Decoded::Object if handle < pre::END => handle as i32,
-            Decoded::Object => self.requests.to_int(handle as u64),
-        }
-    }
-
-    /// Returns the request handle of an `int`; `None` if it names none.
-    pub fn request_from_int(&self, int: i32) -> Option<usize> {
+    /// Returns the request handle of an `int`, which is not that of a completed send; `None` if it
+    /// names none.
+    fn request_from_int(&self, int: i32) -> Option<usize> {
         match int {
-            SENT_INT => Some(sent_uncancellable()),
             MESSAGE_INT.. => self
                 .core
                 .as_ref()?
