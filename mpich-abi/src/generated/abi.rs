@@ -18,9 +18,7 @@ pub(crate) unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -
     unsafe {
         let mut info_out = MPI_Info::NULL;
         let code = (library().PMPI_Abi_get_fortran_info)(given(info, &raw mut info_out));
-        if code == SUCCESS {
-            *info = MPI_Info::from_standard(info_out);
-        }
+        if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         code::from_standard(code)
     }
 }
@@ -32,9 +30,7 @@ pub(crate) unsafe extern "C" fn PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int 
     unsafe {
         let mut info_out = MPI_Info::NULL;
         let code = (library().PMPI_Abi_get_info)(given(info, &raw mut info_out));
-        if code == SUCCESS {
-            *info = MPI_Info::from_standard(info_out);
-        }
+        if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         code::from_standard(code)
     }
 }

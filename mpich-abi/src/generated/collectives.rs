@@ -27,9 +27,7 @@ pub(crate) unsafe extern "C" fn PMPI_Allgather_init(sendbuf: *const c_void, send
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Allgather_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -41,9 +39,7 @@ pub(crate) unsafe extern "C" fn PMPI_Allgather_init_c(sendbuf: *const c_void, se
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Allgather_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -73,9 +69,7 @@ pub(crate) unsafe extern "C" fn PMPI_Allgatherv_init(sendbuf: *const c_void, sen
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Allgatherv_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -87,9 +81,7 @@ pub(crate) unsafe extern "C" fn PMPI_Allgatherv_init_c(sendbuf: *const c_void, s
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Allgatherv_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -119,9 +111,7 @@ pub(crate) unsafe extern "C" fn PMPI_Allreduce_init(sendbuf: *const c_void, recv
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Allreduce_init)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -133,9 +123,7 @@ pub(crate) unsafe extern "C" fn PMPI_Allreduce_init_c(sendbuf: *const c_void, re
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Allreduce_init_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -165,9 +153,7 @@ pub(crate) unsafe extern "C" fn PMPI_Alltoall_init(sendbuf: *const c_void, sendc
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Alltoall_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -179,9 +165,7 @@ pub(crate) unsafe extern "C" fn PMPI_Alltoall_init_c(sendbuf: *const c_void, sen
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Alltoall_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -211,9 +195,7 @@ pub(crate) unsafe extern "C" fn PMPI_Alltoallv_init(sendbuf: *const c_void, send
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Alltoallv_init)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -225,9 +207,7 @@ pub(crate) unsafe extern "C" fn PMPI_Alltoallv_init_c(sendbuf: *const c_void, se
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Alltoallv_init_c)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -263,9 +243,7 @@ pub(crate) unsafe extern "C" fn PMPI_Alltoallw_init(sendbuf: *const c_void, send
         let recvtypes_in = interned(recvtypes, peers(recvbuf, comm.to_standard()));
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Alltoallw_init)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -279,9 +257,7 @@ pub(crate) unsafe extern "C" fn PMPI_Alltoallw_init_c(sendbuf: *const c_void, se
         let recvtypes_in = interned(recvtypes, peers(recvbuf, comm.to_standard()));
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Alltoallw_init_c)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -302,9 +278,7 @@ pub(crate) unsafe extern "C" fn PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Barrier_init)(comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -334,9 +308,7 @@ pub(crate) unsafe extern "C" fn PMPI_Bcast_init(buffer: *mut c_void, count: c_in
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Bcast_init)(buffer, count, datatype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -348,9 +320,7 @@ pub(crate) unsafe extern "C" fn PMPI_Bcast_init_c(buffer: *mut c_void, count: i6
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Bcast_init_c)(buffer, count, datatype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -380,9 +350,7 @@ pub(crate) unsafe extern "C" fn PMPI_Exscan_init(sendbuf: *const c_void, recvbuf
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Exscan_init)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -394,9 +362,7 @@ pub(crate) unsafe extern "C" fn PMPI_Exscan_init_c(sendbuf: *const c_void, recvb
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Exscan_init_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -426,9 +392,7 @@ pub(crate) unsafe extern "C" fn PMPI_Gather_init(sendbuf: *const c_void, sendcou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Gather_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -440,9 +404,7 @@ pub(crate) unsafe extern "C" fn PMPI_Gather_init_c(sendbuf: *const c_void, sendc
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Gather_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -472,9 +434,7 @@ pub(crate) unsafe extern "C" fn PMPI_Gatherv_init(sendbuf: *const c_void, sendco
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Gatherv_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -486,9 +446,7 @@ pub(crate) unsafe extern "C" fn PMPI_Gatherv_init_c(sendbuf: *const c_void, send
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Gatherv_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -500,9 +458,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iallgather(sendbuf: *const c_void, sendcoun
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iallgather)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -514,9 +470,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iallgather_c(sendbuf: *const c_void, sendco
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iallgather_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -528,9 +482,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iallgatherv(sendbuf: *const c_void, sendcou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iallgatherv)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -542,9 +494,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iallgatherv_c(sendbuf: *const c_void, sendc
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iallgatherv_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -556,9 +506,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iallreduce(sendbuf: *const c_void, recvbuf:
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iallreduce)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -570,9 +518,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iallreduce_c(sendbuf: *const c_void, recvbu
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iallreduce_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -584,9 +530,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ialltoall(sendbuf: *const c_void, sendcount
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ialltoall)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -598,9 +542,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ialltoall_c(sendbuf: *const c_void, sendcou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ialltoall_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -612,9 +554,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ialltoallv(sendbuf: *const c_void, sendcoun
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ialltoallv)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -626,9 +566,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ialltoallv_c(sendbuf: *const c_void, sendco
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ialltoallv_c)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -642,9 +580,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ialltoallw(sendbuf: *const c_void, sendcoun
         let recvtypes_in = interned(recvtypes, peers(recvbuf, comm.to_standard()));
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ialltoallw)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -658,9 +594,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ialltoallw_c(sendbuf: *const c_void, sendco
         let recvtypes_in = interned(recvtypes, peers(recvbuf, comm.to_standard()));
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ialltoallw_c)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -672,9 +606,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ibarrier)(comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -686,9 +618,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ibcast(buffer: *mut c_void, count: c_int, d
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ibcast)(buffer, count, datatype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -700,9 +630,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ibcast_c(buffer: *mut c_void, count: i64, d
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ibcast_c)(buffer, count, datatype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -714,9 +642,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iexscan(sendbuf: *const c_void, recvbuf: *m
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iexscan)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -728,9 +654,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iexscan_c(sendbuf: *const c_void, recvbuf: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iexscan_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -742,9 +666,7 @@ pub(crate) unsafe extern "C" fn PMPI_Igather(sendbuf: *const c_void, sendcount: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Igather)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -756,9 +678,7 @@ pub(crate) unsafe extern "C" fn PMPI_Igather_c(sendbuf: *const c_void, sendcount
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Igather_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -770,9 +690,7 @@ pub(crate) unsafe extern "C" fn PMPI_Igatherv(sendbuf: *const c_void, sendcount:
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Igatherv)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -784,9 +702,7 @@ pub(crate) unsafe extern "C" fn PMPI_Igatherv_c(sendbuf: *const c_void, sendcoun
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Igatherv_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -798,9 +714,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ireduce(sendbuf: *const c_void, recvbuf: *m
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ireduce)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -812,9 +726,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ireduce_c(sendbuf: *const c_void, recvbuf: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ireduce_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -826,9 +738,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ireduce_scatter(sendbuf: *const c_void, rec
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ireduce_scatter)(buffer(sendbuf), buffer(recvbuf), recvcounts, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -840,9 +750,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ireduce_scatter_block(sendbuf: *const c_voi
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ireduce_scatter_block)(buffer(sendbuf), buffer(recvbuf), recvcount, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -854,9 +762,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(sendbuf: *const c_v
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ireduce_scatter_block_c)(buffer(sendbuf), buffer(recvbuf), recvcount, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -868,9 +774,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ireduce_scatter_c(sendbuf: *const c_void, r
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ireduce_scatter_c)(buffer(sendbuf), buffer(recvbuf), recvcounts, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -882,9 +786,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iscan(sendbuf: *const c_void, recvbuf: *mut
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iscan)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -896,9 +798,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iscan_c(sendbuf: *const c_void, recvbuf: *m
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iscan_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -910,9 +810,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iscatter(sendbuf: *const c_void, sendcount:
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iscatter)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -924,9 +822,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iscatter_c(sendbuf: *const c_void, sendcoun
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iscatter_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -938,9 +834,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iscatterv(sendbuf: *const c_void, sendcount
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iscatterv)(buffer(sendbuf), sendcounts, displs, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -952,9 +846,7 @@ pub(crate) unsafe extern "C" fn PMPI_Iscatterv_c(sendbuf: *const c_void, sendcou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Iscatterv_c)(buffer(sendbuf), sendcounts, displs, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1019,9 +911,7 @@ pub(crate) unsafe extern "C" fn PMPI_Reduce_init(sendbuf: *const c_void, recvbuf
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Reduce_init)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1033,9 +923,7 @@ pub(crate) unsafe extern "C" fn PMPI_Reduce_init_c(sendbuf: *const c_void, recvb
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Reduce_init_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1092,9 +980,7 @@ pub(crate) unsafe extern "C" fn PMPI_Reduce_scatter_block_init(sendbuf: *const c
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Reduce_scatter_block_init)(buffer(sendbuf), buffer(recvbuf), recvcount, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1106,9 +992,7 @@ pub(crate) unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(sendbuf: *const
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Reduce_scatter_block_init_c)(buffer(sendbuf), buffer(recvbuf), recvcount, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1129,9 +1013,7 @@ pub(crate) unsafe extern "C" fn PMPI_Reduce_scatter_init(sendbuf: *const c_void,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Reduce_scatter_init)(buffer(sendbuf), buffer(recvbuf), recvcounts, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1143,9 +1025,7 @@ pub(crate) unsafe extern "C" fn PMPI_Reduce_scatter_init_c(sendbuf: *const c_voi
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Reduce_scatter_init_c)(buffer(sendbuf), buffer(recvbuf), recvcounts, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1175,9 +1055,7 @@ pub(crate) unsafe extern "C" fn PMPI_Scan_init(sendbuf: *const c_void, recvbuf: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Scan_init)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1189,9 +1067,7 @@ pub(crate) unsafe extern "C" fn PMPI_Scan_init_c(sendbuf: *const c_void, recvbuf
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Scan_init_c)(buffer(sendbuf), buffer(recvbuf), count, datatype.to_standard(), op.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1221,9 +1097,7 @@ pub(crate) unsafe extern "C" fn PMPI_Scatter_init(sendbuf: *const c_void, sendco
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Scatter_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1235,9 +1109,7 @@ pub(crate) unsafe extern "C" fn PMPI_Scatter_init_c(sendbuf: *const c_void, send
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Scatter_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1267,9 +1139,7 @@ pub(crate) unsafe extern "C" fn PMPI_Scatterv_init(sendbuf: *const c_void, sendc
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Scatterv_init)(buffer(sendbuf), sendcounts, displs, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -1281,9 +1151,7 @@ pub(crate) unsafe extern "C" fn PMPI_Scatterv_init_c(sendbuf: *const c_void, sen
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Scatterv_init_c)(buffer(sendbuf), sendcounts, displs, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(root), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }

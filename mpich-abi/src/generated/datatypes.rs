@@ -153,9 +153,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_contiguous(count: c_int, oldtype: MPI_
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_contiguous)(count, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -167,9 +165,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_contiguous_c(count: i64, oldtype: MPI_
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_contiguous_c)(count, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -183,9 +179,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_darray(size: c_int, rank: c_int
         let array_of_dargs_in = values(array_of_dargs, ndims, distribution_in);
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_darray)(size, rank, ndims, array_of_gsizes, address(&array_of_distribs_in), address(&array_of_dargs_in), array_of_psizes, order_in(order), oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -199,9 +193,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_darray_c(size: c_int, rank: c_i
         let array_of_dargs_in = values(array_of_dargs, ndims, distribution_in);
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_darray_c)(size, rank, ndims, array_of_gsizes, address(&array_of_distribs_in), address(&array_of_dargs_in), array_of_psizes, order_in(order), oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -213,9 +205,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_hindexed(count: c_int, array_of
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_hindexed)(count, array_of_blocklengths, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -227,9 +217,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_hindexed_block(count: c_int, bl
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_hindexed_block)(count, blocklength, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -241,9 +229,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(count: i64, bl
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_hindexed_block_c)(count, blocklength, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -255,9 +241,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_hindexed_c(count: i64, array_of
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_hindexed_c)(count, array_of_blocklengths, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -269,9 +253,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_hvector(count: c_int, blockleng
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_hvector)(count, blocklength, stride, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -283,9 +265,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_hvector_c(count: i64, blockleng
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_hvector_c)(count, blocklength, stride, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -297,9 +277,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_indexed_block(count: c_int, blo
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_indexed_block)(count, blocklength, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -311,9 +289,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_indexed_block_c(count: i64, blo
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_indexed_block_c)(count, blocklength, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -325,9 +301,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_resized(oldtype: MPI_Datatype, 
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_resized)(oldtype.to_standard(), lb, extent, given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -339,9 +313,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_resized_c(oldtype: MPI_Datatype
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_resized_c)(oldtype.to_standard(), lb, extent, given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -354,9 +326,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_struct(count: c_int, array_of_b
         let array_of_types_in = handles(array_of_types, count);
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_struct)(count, array_of_blocklengths, array_of_displacements, address(&array_of_types_in), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -369,9 +339,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_struct_c(count: i64, array_of_b
         let array_of_types_in = handles(array_of_types, count as c_int);
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_struct_c)(count, array_of_blocklengths, array_of_displacements, address(&array_of_types_in), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -383,9 +351,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_subarray(ndims: c_int, array_of
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_subarray)(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order_in(order), oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -397,9 +363,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_subarray_c(ndims: c_int, array_
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_subarray_c)(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order_in(order), oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -411,9 +375,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_dup(oldtype: MPI_Datatype, newtype: *m
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_dup)(oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -540,9 +502,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_get_value_index(value_type: MPI_Dataty
     unsafe {
         let mut pair_type_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_get_value_index)(value_type.to_standard(), index_type.to_standard(), given(pair_type, &raw mut pair_type_out));
-        if code == SUCCESS {
-            *pair_type = MPI_Datatype::from_standard(pair_type_out);
-        }
+        if !pair_type.is_null() { *pair_type = MPI_Datatype::from_standard(pair_type_out); }
         code::from_standard(code)
     }
 }
@@ -568,9 +528,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_indexed(count: c_int, array_of_blockle
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_indexed)(count, array_of_blocklengths, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -582,9 +540,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_indexed_c(count: i64, array_of_blockle
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_indexed_c)(count, array_of_blocklengths, array_of_displacements, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -633,9 +589,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_struct(count: c_int, array_of_blocklen
         let array_of_types_in = handles(array_of_types, count);
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_struct)(count, array_of_blocklengths, array_of_displacements, address(&array_of_types_in).cast_mut(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -656,9 +610,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_vector(count: c_int, blocklength: c_in
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_vector)(count, blocklength, stride, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -670,9 +622,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_vector_c(count: i64, blocklength: i64,
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_vector_c)(count, blocklength, stride, oldtype.to_standard(), given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }

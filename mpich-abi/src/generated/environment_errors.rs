@@ -69,9 +69,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: MPI_Comm, errhand
     unsafe {
         let mut errhandler_out = MPI_Errhandler::NULL;
         let code = (library().PMPI_Comm_get_errhandler)(comm.to_standard(), given(errhandler, &raw mut errhandler_out));
-        if code == SUCCESS {
-            *errhandler = MPI_Errhandler::from_standard(errhandler_out);
-        }
+        if !errhandler.is_null() { *errhandler = MPI_Errhandler::from_standard(errhandler_out); }
         code::from_standard(code)
     }
 }
@@ -163,9 +161,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_get_errhandler(file: MPI_File, errhand
     unsafe {
         let mut errhandler_out = MPI_Errhandler::NULL;
         let code = (library().PMPI_File_get_errhandler)(file.to_standard(), given(errhandler, &raw mut errhandler_out));
-        if code == SUCCESS {
-            *errhandler = MPI_Errhandler::from_standard(errhandler_out);
-        }
+        if !errhandler.is_null() { *errhandler = MPI_Errhandler::from_standard(errhandler_out); }
         code::from_standard(code)
     }
 }
@@ -195,9 +191,7 @@ pub(crate) unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info
     unsafe {
         let mut hw_info_out = MPI_Info::NULL;
         let code = (library().PMPI_Get_hw_resource_info)(given(hw_info, &raw mut hw_info_out));
-        if code == SUCCESS {
-            *hw_info = MPI_Info::from_standard(hw_info_out);
-        }
+        if !hw_info.is_null() { *hw_info = MPI_Info::from_standard(hw_info_out); }
         code::from_standard(code)
     }
 }
@@ -277,9 +271,7 @@ pub(crate) unsafe extern "C" fn PMPI_Session_get_errhandler(session: MPI_Session
     unsafe {
         let mut errhandler_out = MPI_Errhandler::NULL;
         let code = (library().PMPI_Session_get_errhandler)(session.to_standard(), given(errhandler, &raw mut errhandler_out));
-        if code == SUCCESS {
-            *errhandler = MPI_Errhandler::from_standard(errhandler_out);
-        }
+        if !errhandler.is_null() { *errhandler = MPI_Errhandler::from_standard(errhandler_out); }
         code::from_standard(code)
     }
 }
@@ -316,9 +308,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_get_errhandler(win: MPI_Win, errhandler
     unsafe {
         let mut errhandler_out = MPI_Errhandler::NULL;
         let code = (library().PMPI_Win_get_errhandler)(win.to_standard(), given(errhandler, &raw mut errhandler_out));
-        if code == SUCCESS {
-            *errhandler = MPI_Errhandler::from_standard(errhandler_out);
-        }
+        if !errhandler.is_null() { *errhandler = MPI_Errhandler::from_standard(errhandler_out); }
         code::from_standard(code)
     }
 }

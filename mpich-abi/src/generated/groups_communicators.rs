@@ -47,9 +47,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_create(comm: MPI_Comm, group: MPI_Grou
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_create)(comm.to_standard(), group.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -61,9 +59,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_create_from_group(group: MPI_Group, st
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_create_from_group)(group.to_standard(), stringtag, info.to_standard(), errhandler.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -75,9 +71,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_create_group(comm: MPI_Comm, group: MP
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_create_group)(comm.to_standard(), group.to_standard(), tag, given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -105,9 +99,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_dup)(comm.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -119,9 +111,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_dup_with_info(comm: MPI_Comm, info: MP
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_dup_with_info)(comm.to_standard(), info.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -165,9 +155,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_get_info(comm: MPI_Comm, info_used: *m
     unsafe {
         let mut info_used_out = MPI_Info::NULL;
         let code = (library().PMPI_Comm_get_info)(comm.to_standard(), given(info_used, &raw mut info_used_out));
-        if code == SUCCESS {
-            *info_used = MPI_Info::from_standard(info_used_out);
-        }
+        if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
         code::from_standard(code)
     }
 }
@@ -188,9 +176,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_
     unsafe {
         let mut group_out = MPI_Group::NULL;
         let code = (library().PMPI_Comm_group)(comm.to_standard(), given(group, &raw mut group_out));
-        if code == SUCCESS {
-            *group = MPI_Group::from_standard(group_out);
-        }
+        if !group.is_null() { *group = MPI_Group::from_standard(group_out); }
         code::from_standard(code)
     }
 }
@@ -203,10 +189,8 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI
         let mut newcomm_out = MPI_Comm::NULL;
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Comm_idup)(comm.to_standard(), given(newcomm, &raw mut newcomm_out), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -219,10 +203,8 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_idup_with_info(comm: MPI_Comm, info: M
         let mut newcomm_out = MPI_Comm::NULL;
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Comm_idup_with_info)(comm.to_standard(), info.to_standard(), given(newcomm, &raw mut newcomm_out), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -243,9 +225,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_remote_group(comm: MPI_Comm, group: *m
     unsafe {
         let mut group_out = MPI_Group::NULL;
         let code = (library().PMPI_Comm_remote_group)(comm.to_standard(), given(group, &raw mut group_out));
-        if code == SUCCESS {
-            *group = MPI_Group::from_standard(group_out);
-        }
+        if !group.is_null() { *group = MPI_Group::from_standard(group_out); }
         code::from_standard(code)
     }
 }
@@ -302,9 +282,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_split(comm: MPI_Comm, color: c_int, ke
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_split)(comm.to_standard(), color, key, given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -316,9 +294,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_split_type(comm: MPI_Comm, split_type:
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_split_type)(comm.to_standard(), split_type_in(split_type), key, info.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -352,9 +328,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_difference(group1: MPI_Group, group2:
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_difference)(group1.to_standard(), group2.to_standard(), given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -366,9 +340,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_excl(group: MPI_Group, n: c_int, rank
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_excl)(group.to_standard(), n, ranks, given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -392,9 +364,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_from_session_pset(session: MPI_Sessio
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_from_session_pset)(session.to_standard(), pset_name, given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -406,9 +376,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_incl(group: MPI_Group, n: c_int, rank
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_incl)(group.to_standard(), n, ranks, given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -420,9 +388,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_intersection(group1: MPI_Group, group
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_intersection)(group1.to_standard(), group2.to_standard(), given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -434,9 +400,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_range_excl(group: MPI_Group, n: c_int
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_range_excl)(group.to_standard(), n, ranges, given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -448,9 +412,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_range_incl(group: MPI_Group, n: c_int
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_range_incl)(group.to_standard(), n, ranges, given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -494,9 +456,7 @@ pub(crate) unsafe extern "C" fn PMPI_Group_union(group1: MPI_Group, group2: MPI_
     unsafe {
         let mut newgroup_out = MPI_Group::NULL;
         let code = (library().PMPI_Group_union)(group1.to_standard(), group2.to_standard(), given(newgroup, &raw mut newgroup_out));
-        if code == SUCCESS {
-            *newgroup = MPI_Group::from_standard(newgroup_out);
-        }
+        if !newgroup.is_null() { *newgroup = MPI_Group::from_standard(newgroup_out); }
         code::from_standard(code)
     }
 }
@@ -508,9 +468,7 @@ pub(crate) unsafe extern "C" fn PMPI_Intercomm_create(local_comm: MPI_Comm, loca
     unsafe {
         let mut newintercomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Intercomm_create)(local_comm.to_standard(), local_leader, peer_comm.to_standard(), remote_leader, tag, given(newintercomm, &raw mut newintercomm_out));
-        if code == SUCCESS {
-            *newintercomm = MPI_Comm::from_standard(newintercomm_out);
-        }
+        if !newintercomm.is_null() { *newintercomm = MPI_Comm::from_standard(newintercomm_out); }
         code::from_standard(code)
     }
 }
@@ -522,9 +480,7 @@ pub(crate) unsafe extern "C" fn PMPI_Intercomm_create_from_groups(local_group: M
     unsafe {
         let mut newintercomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Intercomm_create_from_groups)(local_group.to_standard(), local_leader, remote_group.to_standard(), remote_leader, stringtag, info.to_standard(), errhandler.to_standard(), given(newintercomm, &raw mut newintercomm_out));
-        if code == SUCCESS {
-            *newintercomm = MPI_Comm::from_standard(newintercomm_out);
-        }
+        if !newintercomm.is_null() { *newintercomm = MPI_Comm::from_standard(newintercomm_out); }
         code::from_standard(code)
     }
 }
@@ -536,9 +492,7 @@ pub(crate) unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: MPI_Comm, high: 
     unsafe {
         let mut newintracomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Intercomm_merge)(intercomm.to_standard(), high, given(newintracomm, &raw mut newintracomm_out));
-        if code == SUCCESS {
-            *newintracomm = MPI_Comm::from_standard(newintracomm_out);
-        }
+        if !newintracomm.is_null() { *newintracomm = MPI_Comm::from_standard(newintracomm_out); }
         code::from_standard(code)
     }
 }

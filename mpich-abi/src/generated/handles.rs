@@ -127,6 +127,7 @@ pub(crate) fn datatype_to(handle: u32) -> usize {
     }
 }
 
+#[inline(never)]
 fn other_datatype_to(handle: u32) -> usize {
     match handle {
         0x0c000000 => 0x200, // MPI_DATATYPE_NULL

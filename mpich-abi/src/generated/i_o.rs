@@ -61,9 +61,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_get_group(fh: MPI_File, group: *mut MP
     unsafe {
         let mut group_out = MPI_Group::NULL;
         let code = (library().PMPI_File_get_group)(fh.to_standard(), given(group, &raw mut group_out));
-        if code == SUCCESS {
-            *group = MPI_Group::from_standard(group_out);
-        }
+        if !group.is_null() { *group = MPI_Group::from_standard(group_out); }
         code::from_standard(code)
     }
 }
@@ -75,9 +73,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_get_info(fh: MPI_File, info_used: *mut
     unsafe {
         let mut info_used_out = MPI_Info::NULL;
         let code = (library().PMPI_File_get_info)(fh.to_standard(), given(info_used, &raw mut info_used_out));
-        if code == SUCCESS {
-            *info_used = MPI_Info::from_standard(info_used_out);
-        }
+        if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
         code::from_standard(code)
     }
 }
@@ -135,10 +131,8 @@ pub(crate) unsafe extern "C" fn PMPI_File_get_view(fh: MPI_File, disp: *mut i64,
         let mut etype_out = MPI_Datatype::NULL;
         let mut filetype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_File_get_view)(fh.to_standard(), disp, given(etype, &raw mut etype_out), given(filetype, &raw mut filetype_out), datarep);
-        if code == SUCCESS {
-            *etype = MPI_Datatype::from_standard(etype_out);
-            *filetype = MPI_Datatype::from_standard(filetype_out);
-        }
+        if !etype.is_null() { *etype = MPI_Datatype::from_standard(etype_out); }
+        if !filetype.is_null() { *filetype = MPI_Datatype::from_standard(filetype_out); }
         code::from_standard(code)
     }
 }
@@ -150,9 +144,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread(fh: MPI_File, buf: *mut c_void, 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -164,9 +156,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_all(fh: MPI_File, buf: *mut c_vo
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_all)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -178,9 +168,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_all_c(fh: MPI_File, buf: *mut c_
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_all_c)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -192,9 +180,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_at(fh: MPI_File, offset: i64, bu
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_at)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -206,9 +192,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_at_all(fh: MPI_File, offset: i64
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_at_all)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -220,9 +204,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_at_all_c(fh: MPI_File, offset: i
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_at_all_c)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -234,9 +216,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_at_c(fh: MPI_File, offset: i64, 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_at_c)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -248,9 +228,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_c(fh: MPI_File, buf: *mut c_void
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_c)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -262,9 +240,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_shared(fh: MPI_File, buf: *mut c
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_shared)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -276,9 +252,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iread_shared_c(fh: MPI_File, buf: *mut
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iread_shared_c)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -290,9 +264,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite(fh: MPI_File, buf: *const c_voi
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -304,9 +276,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_all(fh: MPI_File, buf: *const c
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_all)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -318,9 +288,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_all_c(fh: MPI_File, buf: *const
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_all_c)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -332,9 +300,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_at(fh: MPI_File, offset: i64, b
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_at)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -346,9 +312,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_at_all(fh: MPI_File, offset: i6
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_at_all)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -360,9 +324,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_at_all_c(fh: MPI_File, offset: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_at_all_c)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -374,9 +336,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_at_c(fh: MPI_File, offset: i64,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_at_c)(fh.to_standard(), offset, buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -388,9 +348,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_c(fh: MPI_File, buf: *const c_v
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_c)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -402,9 +360,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_shared(fh: MPI_File, buf: *cons
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_shared)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -416,9 +372,7 @@ pub(crate) unsafe extern "C" fn PMPI_File_iwrite_shared_c(fh: MPI_File, buf: *co
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_File_iwrite_shared_c)(fh.to_standard(), buf, count, datatype.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }

@@ -9,9 +9,7 @@ pub(crate) unsafe extern "C" fn PMPI_Info_create(info: *mut MPI_Info) -> c_int {
     unsafe {
         let mut info_out = MPI_Info::NULL;
         let code = (library().PMPI_Info_create)(given(info, &raw mut info_out));
-        if code == SUCCESS {
-            *info = MPI_Info::from_standard(info_out);
-        }
+        if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         code::from_standard(code)
     }
 }
@@ -23,9 +21,7 @@ pub(crate) unsafe extern "C" fn PMPI_Info_create_env(argc: c_int, argv: *mut *mu
     unsafe {
         let mut info_out = MPI_Info::NULL;
         let code = (library().PMPI_Info_create_env)(argc, argv, given(info, &raw mut info_out));
-        if code == SUCCESS {
-            *info = MPI_Info::from_standard(info_out);
-        }
+        if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         code::from_standard(code)
     }
 }
@@ -46,9 +42,7 @@ pub(crate) unsafe extern "C" fn PMPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_
     unsafe {
         let mut newinfo_out = MPI_Info::NULL;
         let code = (library().PMPI_Info_dup)(info.to_standard(), given(newinfo, &raw mut newinfo_out));
-        if code == SUCCESS {
-            *newinfo = MPI_Info::from_standard(newinfo_out);
-        }
+        if !newinfo.is_null() { *newinfo = MPI_Info::from_standard(newinfo_out); }
         code::from_standard(code)
     }
 }

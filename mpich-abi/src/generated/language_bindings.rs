@@ -9,9 +9,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_f90_complex(p: c_int, r: c_int,
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_f90_complex)(p, r, given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -23,9 +21,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_f90_integer(r: c_int, newtype: 
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_f90_integer)(r, given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -37,9 +33,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_create_f90_real(p: c_int, r: c_int, ne
     unsafe {
         let mut newtype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_create_f90_real)(p, r, given(newtype, &raw mut newtype_out));
-        if code == SUCCESS {
-            *newtype = MPI_Datatype::from_standard(newtype_out);
-        }
+        if !newtype.is_null() { *newtype = MPI_Datatype::from_standard(newtype_out); }
         code::from_standard(code)
     }
 }
@@ -51,9 +45,7 @@ pub(crate) unsafe extern "C" fn PMPI_Type_match_size(typeclass: c_int, size: c_i
     unsafe {
         let mut datatype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_Type_match_size)(typeclass_in(typeclass), size, given(datatype, &raw mut datatype_out));
-        if code == SUCCESS {
-            *datatype = MPI_Datatype::from_standard(datatype_out);
-        }
+        if !datatype.is_null() { *datatype = MPI_Datatype::from_standard(datatype_out); }
         code::from_standard(code)
     }
 }

@@ -99,9 +99,7 @@ pub(crate) unsafe extern "C" fn PMPI_Raccumulate(origin_addr: *const c_void, ori
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Raccumulate)(origin_addr, origin_count, origin_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), op.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -113,9 +111,7 @@ pub(crate) unsafe extern "C" fn PMPI_Raccumulate_c(origin_addr: *const c_void, o
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Raccumulate_c)(origin_addr, origin_count, origin_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), op.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -127,9 +123,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rget(origin_addr: *mut c_void, origin_count
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rget)(origin_addr, origin_count, origin_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -141,9 +135,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rget_accumulate(origin_addr: *const c_void,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rget_accumulate)(origin_addr, origin_count, origin_datatype.to_standard(), result_addr, result_count, result_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), op.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -155,9 +147,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rget_accumulate_c(origin_addr: *const c_voi
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rget_accumulate_c)(origin_addr, origin_count, origin_datatype.to_standard(), result_addr, result_count, result_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), op.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -169,9 +159,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rget_c(origin_addr: *mut c_void, origin_cou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rget_c)(origin_addr, origin_count, origin_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -183,9 +171,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rput(origin_addr: *const c_void, origin_cou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rput)(origin_addr, origin_count, origin_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -197,9 +183,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rput_c(origin_addr: *const c_void, origin_c
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rput_c)(origin_addr, origin_count, origin_datatype.to_standard(), rank_in(target_rank), target_disp, target_count, target_datatype.to_standard(), win.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -211,9 +195,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_allocate(size: i64, disp_unit: c_int, i
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_allocate)(size, disp_unit, info.to_standard(), comm.to_standard(), baseptr, given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -225,9 +207,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_allocate_c(size: i64, disp_unit: i64, i
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_allocate_c)(size, disp_unit, info.to_standard(), comm.to_standard(), baseptr, given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -239,9 +219,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_allocate_shared(size: i64, disp_unit: c
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_allocate_shared)(size, disp_unit, info.to_standard(), comm.to_standard(), baseptr, given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -253,9 +231,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_allocate_shared_c(size: i64, disp_unit:
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_allocate_shared_c)(size, disp_unit, info.to_standard(), comm.to_standard(), baseptr, given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -285,9 +261,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_create(base: *mut c_void, size: i64, di
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_create)(base, size, disp_unit, info.to_standard(), comm.to_standard(), given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -299,9 +273,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_create_c(base: *mut c_void, size: i64, 
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_create_c)(base, size, disp_unit, info.to_standard(), comm.to_standard(), given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -313,9 +285,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_create_dynamic(info: MPI_Info, comm: MP
     unsafe {
         let mut win_out = MPI_Win::NULL;
         let code = (library().PMPI_Win_create_dynamic)(info.to_standard(), comm.to_standard(), given(win, &raw mut win_out));
-        if code == SUCCESS {
-            *win = MPI_Win::from_standard(win_out);
-        }
+        if !win.is_null() { *win = MPI_Win::from_standard(win_out); }
         code::from_standard(code)
     }
 }
@@ -393,9 +363,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_get_group(win: MPI_Win, group: *mut MPI
     unsafe {
         let mut group_out = MPI_Group::NULL;
         let code = (library().PMPI_Win_get_group)(win.to_standard(), given(group, &raw mut group_out));
-        if code == SUCCESS {
-            *group = MPI_Group::from_standard(group_out);
-        }
+        if !group.is_null() { *group = MPI_Group::from_standard(group_out); }
         code::from_standard(code)
     }
 }
@@ -407,9 +375,7 @@ pub(crate) unsafe extern "C" fn PMPI_Win_get_info(win: MPI_Win, info_used: *mut 
     unsafe {
         let mut info_used_out = MPI_Info::NULL;
         let code = (library().PMPI_Win_get_info)(win.to_standard(), given(info_used, &raw mut info_used_out));
-        if code == SUCCESS {
-            *info_used = MPI_Info::from_standard(info_used_out);
-        }
+        if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
         code::from_standard(code)
     }
 }

@@ -45,9 +45,7 @@ pub(crate) unsafe extern "C" fn PMPI_Precv_init(buf: *mut c_void, partitions: c_
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Precv_init)(buf, partitions, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -59,9 +57,7 @@ pub(crate) unsafe extern "C" fn PMPI_Precv_init_c(buf: *mut c_void, partitions: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Precv_init_c)(buf, partitions, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -73,9 +69,7 @@ pub(crate) unsafe extern "C" fn PMPI_Psend_init(buf: *const c_void, partitions: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Psend_init)(buf, partitions, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -87,9 +81,7 @@ pub(crate) unsafe extern "C" fn PMPI_Psend_init_c(buf: *const c_void, partitions
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Psend_init_c)(buf, partitions, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }

@@ -27,9 +27,7 @@ pub(crate) unsafe extern "C" fn PMPI_Bsend_init(buf: *const c_void, count: c_int
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Bsend_init)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -41,9 +39,7 @@ pub(crate) unsafe extern "C" fn PMPI_Bsend_init_c(buf: *const c_void, count: i64
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Bsend_init_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -92,9 +88,7 @@ pub(crate) unsafe extern "C" fn PMPI_Buffer_iflush(request: *mut MPI_Request) ->
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Buffer_iflush)(given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -155,9 +149,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: MPI_Comm, request:
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Comm_iflush_buffer)(comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -189,9 +181,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ibsend(buf: *const c_void, count: c_int, da
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ibsend)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -203,9 +193,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ibsend_c(buf: *const c_void, count: i64, da
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ibsend_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -218,10 +206,8 @@ pub(crate) unsafe extern "C" fn PMPI_Improbe(source: c_int, tag: c_int, comm: MP
         let mut message_out = MPI_Message::NULL;
         let mut status_out = StatusOut::new(status);
         let code = (library().PMPI_Improbe)(rank_in(source), tag_in(tag), comm.to_standard(), flag, given(message, &raw mut message_out), status_out.address());
+        if !message.is_null() { *message = MPI_Message::from_standard(message_out); }
         status_out.finish();
-        if code == SUCCESS {
-            *message = MPI_Message::from_standard(message_out);
-        }
         code::from_standard(code)
     }
 }
@@ -235,9 +221,7 @@ pub(crate) unsafe extern "C" fn PMPI_Imrecv(buf: *mut c_void, count: c_int, data
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Imrecv)(buf, count, datatype.to_standard(), given(message, &raw mut message_out), given(request, &raw mut request_out));
         if !message.is_null() { *message = MPI_Message::from_standard(message_out); }
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -251,9 +235,7 @@ pub(crate) unsafe extern "C" fn PMPI_Imrecv_c(buf: *mut c_void, count: i64, data
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Imrecv_c)(buf, count, datatype.to_standard(), given(message, &raw mut message_out), given(request, &raw mut request_out));
         if !message.is_null() { *message = MPI_Message::from_standard(message_out); }
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -277,9 +259,7 @@ pub(crate) unsafe extern "C" fn PMPI_Irecv(buf: *mut c_void, count: c_int, datat
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Irecv)(buf, count, datatype.to_standard(), rank_in(source), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -291,9 +271,7 @@ pub(crate) unsafe extern "C" fn PMPI_Irecv_c(buf: *mut c_void, count: i64, datat
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Irecv_c)(buf, count, datatype.to_standard(), rank_in(source), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -305,9 +283,7 @@ pub(crate) unsafe extern "C" fn PMPI_Irsend(buf: *const c_void, count: c_int, da
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Irsend)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -319,9 +295,7 @@ pub(crate) unsafe extern "C" fn PMPI_Irsend_c(buf: *const c_void, count: i64, da
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Irsend_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -333,9 +307,7 @@ pub(crate) unsafe extern "C" fn PMPI_Isend(buf: *const c_void, count: c_int, dat
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Isend)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -347,9 +319,7 @@ pub(crate) unsafe extern "C" fn PMPI_Isend_c(buf: *const c_void, count: i64, dat
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Isend_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -361,9 +331,7 @@ pub(crate) unsafe extern "C" fn PMPI_Isendrecv(sendbuf: *const c_void, sendcount
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Isendrecv)(buffer(sendbuf), sendcount, sendtype.to_standard(), rank_in(dest), sendtag, buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(source), tag_in(recvtag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -375,9 +343,7 @@ pub(crate) unsafe extern "C" fn PMPI_Isendrecv_c(sendbuf: *const c_void, sendcou
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Isendrecv_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), rank_in(dest), sendtag, buffer(recvbuf), recvcount, recvtype.to_standard(), rank_in(source), tag_in(recvtag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -389,9 +355,7 @@ pub(crate) unsafe extern "C" fn PMPI_Isendrecv_replace(buf: *mut c_void, count: 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Isendrecv_replace)(buf, count, datatype.to_standard(), rank_in(dest), sendtag, rank_in(source), tag_in(recvtag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -403,9 +367,7 @@ pub(crate) unsafe extern "C" fn PMPI_Isendrecv_replace_c(buf: *mut c_void, count
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Isendrecv_replace_c)(buf, count, datatype.to_standard(), rank_in(dest), sendtag, rank_in(source), tag_in(recvtag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -417,9 +379,7 @@ pub(crate) unsafe extern "C" fn PMPI_Issend(buf: *const c_void, count: c_int, da
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Issend)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -431,9 +391,7 @@ pub(crate) unsafe extern "C" fn PMPI_Issend_c(buf: *const c_void, count: i64, da
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Issend_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -446,10 +404,8 @@ pub(crate) unsafe extern "C" fn PMPI_Mprobe(source: c_int, tag: c_int, comm: MPI
         let mut message_out = MPI_Message::NULL;
         let mut status_out = StatusOut::new(status);
         let code = (library().PMPI_Mprobe)(rank_in(source), tag_in(tag), comm.to_standard(), given(message, &raw mut message_out), status_out.address());
+        if !message.is_null() { *message = MPI_Message::from_standard(message_out); }
         status_out.finish();
-        if code == SUCCESS {
-            *message = MPI_Message::from_standard(message_out);
-        }
         code::from_standard(code)
     }
 }
@@ -525,9 +481,7 @@ pub(crate) unsafe extern "C" fn PMPI_Recv_init(buf: *mut c_void, count: c_int, d
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Recv_init)(buf, count, datatype.to_standard(), rank_in(source), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -539,9 +493,7 @@ pub(crate) unsafe extern "C" fn PMPI_Recv_init_c(buf: *mut c_void, count: i64, d
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Recv_init_c)(buf, count, datatype.to_standard(), rank_in(source), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -622,9 +574,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rsend_init(buf: *const c_void, count: c_int
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rsend_init)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -636,9 +586,7 @@ pub(crate) unsafe extern "C" fn PMPI_Rsend_init_c(buf: *const c_void, count: i64
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Rsend_init_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -668,9 +616,7 @@ pub(crate) unsafe extern "C" fn PMPI_Send_init(buf: *const c_void, count: c_int,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Send_init)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -682,9 +628,7 @@ pub(crate) unsafe extern "C" fn PMPI_Send_init_c(buf: *const c_void, count: i64,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Send_init_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -781,9 +725,7 @@ pub(crate) unsafe extern "C" fn PMPI_Session_iflush_buffer(session: MPI_Session,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Session_iflush_buffer)(session.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -813,9 +755,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ssend_init(buf: *const c_void, count: c_int
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ssend_init)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -827,9 +767,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ssend_init_c(buf: *const c_void, count: i64
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ssend_init_c)(buf, count, datatype.to_standard(), rank_in(dest), tag_in(tag), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }

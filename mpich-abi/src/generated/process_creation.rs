@@ -18,9 +18,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_accept(port_name: *const c_char, info:
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_accept)(port_name, info.to_standard(), rank_in(root), comm.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -32,9 +30,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_connect(port_name: *const c_char, info
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_connect)(port_name, info.to_standard(), rank_in(root), comm.to_standard(), given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -58,9 +54,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c
     unsafe {
         let mut parent_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_get_parent)(given(parent, &raw mut parent_out));
-        if code == SUCCESS {
-            *parent = MPI_Comm::from_standard(parent_out);
-        }
+        if !parent.is_null() { *parent = MPI_Comm::from_standard(parent_out); }
         code::from_standard(code)
     }
 }
@@ -72,9 +66,7 @@ pub(crate) unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Co
     unsafe {
         let mut intercomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Comm_join)(fd, given(intercomm, &raw mut intercomm_out));
-        if code == SUCCESS {
-            *intercomm = MPI_Comm::from_standard(intercomm_out);
-        }
+        if !intercomm.is_null() { *intercomm = MPI_Comm::from_standard(intercomm_out); }
         code::from_standard(code)
     }
 }

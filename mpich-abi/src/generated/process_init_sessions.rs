@@ -101,9 +101,7 @@ pub(crate) unsafe extern "C" fn PMPI_Session_get_info(session: MPI_Session, info
     unsafe {
         let mut info_used_out = MPI_Info::NULL;
         let code = (library().PMPI_Session_get_info)(session.to_standard(), given(info_used, &raw mut info_used_out));
-        if code == SUCCESS {
-            *info_used = MPI_Info::from_standard(info_used_out);
-        }
+        if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
         code::from_standard(code)
     }
 }
@@ -133,9 +131,7 @@ pub(crate) unsafe extern "C" fn PMPI_Session_get_pset_info(session: MPI_Session,
     unsafe {
         let mut info_out = MPI_Info::NULL;
         let code = (library().PMPI_Session_get_pset_info)(session.to_standard(), pset_name, given(info, &raw mut info_out));
-        if code == SUCCESS {
-            *info = MPI_Info::from_standard(info_out);
-        }
+        if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         code::from_standard(code)
     }
 }
@@ -147,9 +143,7 @@ pub(crate) unsafe extern "C" fn PMPI_Session_init(info: MPI_Info, errhandler: MP
     unsafe {
         let mut session_out = MPI_Session::NULL;
         let code = (library().PMPI_Session_init)(info.to_standard(), errhandler.to_standard(), given(session, &raw mut session_out));
-        if code == SUCCESS {
-            *session = MPI_Session::from_standard(session_out);
-        }
+        if !session.is_null() { *session = MPI_Session::from_standard(session_out); }
         code::from_standard(code)
     }
 }

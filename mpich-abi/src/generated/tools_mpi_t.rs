@@ -99,9 +99,9 @@ pub(crate) unsafe extern "C" fn PMPI_T_cvar_get_info(cvar_index: c_int, name: *m
     unsafe {
         let mut datatype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_T_cvar_get_info)(cvar_index, name, name_len, verbosity, given(datatype, &raw mut datatype_out), enumtype, desc, desc_len, bind, scope);
+        if !datatype.is_null() { *datatype = MPI_Datatype::from_standard(datatype_out); }
         if code == SUCCESS {
             if !verbosity.is_null() { *verbosity = verbosity_out(*verbosity); }
-            if !datatype.is_null() { *datatype = MPI_Datatype::from_standard(datatype_out); }
             if !bind.is_null() { *bind = bind_out(*bind); }
             if !scope.is_null() { *scope = scope_out(*scope); }
         }
@@ -179,9 +179,7 @@ pub(crate) unsafe extern "C" fn PMPI_T_event_callback_get_info(event_registratio
     unsafe {
         let mut info_used_out = MPI_Info::NULL;
         let code = (library().PMPI_T_event_callback_get_info)(event_registration, safety_in(cb_safety), given(info_used, &raw mut info_used_out));
-        if code == SUCCESS {
-            if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
-        }
+        if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
         code::from_standard(code)
     }
 }
@@ -270,9 +268,7 @@ pub(crate) unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration:
     unsafe {
         let mut info_used_out = MPI_Info::NULL;
         let code = (library().PMPI_T_event_handle_get_info)(event_registration, given(info_used, &raw mut info_used_out));
-        if code == SUCCESS {
-            if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
-        }
+        if !info_used.is_null() { *info_used = MPI_Info::from_standard(info_used_out); }
         code::from_standard(code)
     }
 }
@@ -347,10 +343,10 @@ pub(crate) unsafe extern "C" fn PMPI_T_pvar_get_info(pvar_index: c_int, name: *m
     unsafe {
         let mut datatype_out = MPI_Datatype::NULL;
         let code = (library().PMPI_T_pvar_get_info)(pvar_index, name, name_len, verbosity, var_class, given(datatype, &raw mut datatype_out), enumtype, desc, desc_len, bind, readonly, continuous, atomic);
+        if !datatype.is_null() { *datatype = MPI_Datatype::from_standard(datatype_out); }
         if code == SUCCESS {
             if !verbosity.is_null() { *verbosity = verbosity_out(*verbosity); }
             if !var_class.is_null() { *var_class = pvar_class_out(*var_class); }
-            if !datatype.is_null() { *datatype = MPI_Datatype::from_standard(datatype_out); }
             if !bind.is_null() { *bind = bind_out(*bind); }
         }
         code::from_standard(code)
@@ -463,9 +459,9 @@ pub(crate) unsafe extern "C" fn PMPI_T_source_get_info(source_index: c_int, name
     unsafe {
         let mut info_out = MPI_Info::NULL;
         let code = (library().PMPI_T_source_get_info)(source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, given(info, &raw mut info_out));
+        if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         if code == SUCCESS {
             if !ordering.is_null() { *ordering = source_order_out(*ordering); }
-            if !info.is_null() { *info = MPI_Info::from_standard(info_out); }
         }
         code::from_standard(code)
     }

@@ -18,9 +18,7 @@ pub(crate) unsafe extern "C" fn PMPI_Cart_create(comm_old: MPI_Comm, ndims: c_in
     unsafe {
         let mut comm_cart_out = MPI_Comm::NULL;
         let code = (library().PMPI_Cart_create)(comm_old.to_standard(), ndims, dims, periods, reorder, given(comm_cart, &raw mut comm_cart_out));
-        if code == SUCCESS {
-            *comm_cart = MPI_Comm::from_standard(comm_cart_out);
-        }
+        if !comm_cart.is_null() { *comm_cart = MPI_Comm::from_standard(comm_cart_out); }
         code::from_standard(code)
     }
 }
@@ -73,9 +71,7 @@ pub(crate) unsafe extern "C" fn PMPI_Cart_sub(comm: MPI_Comm, remain_dims: *cons
     unsafe {
         let mut newcomm_out = MPI_Comm::NULL;
         let code = (library().PMPI_Cart_sub)(comm.to_standard(), remain_dims, given(newcomm, &raw mut newcomm_out));
-        if code == SUCCESS {
-            *newcomm = MPI_Comm::from_standard(newcomm_out);
-        }
+        if !newcomm.is_null() { *newcomm = MPI_Comm::from_standard(newcomm_out); }
         code::from_standard(code)
     }
 }
@@ -105,9 +101,7 @@ pub(crate) unsafe extern "C" fn PMPI_Dist_graph_create(comm_old: MPI_Comm, n: c_
     unsafe {
         let mut comm_dist_graph_out = MPI_Comm::NULL;
         let code = (library().PMPI_Dist_graph_create)(comm_old.to_standard(), n, sources, degrees, destinations, weights, info.to_standard(), reorder, given(comm_dist_graph, &raw mut comm_dist_graph_out));
-        if code == SUCCESS {
-            *comm_dist_graph = MPI_Comm::from_standard(comm_dist_graph_out);
-        }
+        if !comm_dist_graph.is_null() { *comm_dist_graph = MPI_Comm::from_standard(comm_dist_graph_out); }
         code::from_standard(code)
     }
 }
@@ -119,9 +113,7 @@ pub(crate) unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(comm_old: MPI_Co
     unsafe {
         let mut comm_dist_graph_out = MPI_Comm::NULL;
         let code = (library().PMPI_Dist_graph_create_adjacent)(comm_old.to_standard(), indegree, sources, sourceweights, outdegree, destinations, destweights, info.to_standard(), reorder, given(comm_dist_graph, &raw mut comm_dist_graph_out));
-        if code == SUCCESS {
-            *comm_dist_graph = MPI_Comm::from_standard(comm_dist_graph_out);
-        }
+        if !comm_dist_graph.is_null() { *comm_dist_graph = MPI_Comm::from_standard(comm_dist_graph_out); }
         code::from_standard(code)
     }
 }
@@ -151,9 +143,7 @@ pub(crate) unsafe extern "C" fn PMPI_Graph_create(comm_old: MPI_Comm, nnodes: c_
     unsafe {
         let mut comm_graph_out = MPI_Comm::NULL;
         let code = (library().PMPI_Graph_create)(comm_old.to_standard(), nnodes, indx, edges, reorder, given(comm_graph, &raw mut comm_graph_out));
-        if code == SUCCESS {
-            *comm_graph = MPI_Comm::from_standard(comm_graph_out);
-        }
+        if !comm_graph.is_null() { *comm_graph = MPI_Comm::from_standard(comm_graph_out); }
         code::from_standard(code)
     }
 }
@@ -210,9 +200,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_allgather(sendbuf: *const c_void,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_allgather)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -224,9 +212,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_allgather_c(sendbuf: *const c_voi
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_allgather_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -238,9 +224,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_allgatherv(sendbuf: *const c_void
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_allgatherv)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -252,9 +236,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(sendbuf: *const c_vo
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_allgatherv_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -266,9 +248,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_alltoall(sendbuf: *const c_void, 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_alltoall)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -280,9 +260,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(sendbuf: *const c_void
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_alltoall_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -294,9 +272,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_alltoallv(sendbuf: *const c_void,
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_alltoallv)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -308,9 +284,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(sendbuf: *const c_voi
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_alltoallv_c)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -324,9 +298,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_alltoallw(sendbuf: *const c_void,
         let recvtypes_in = interned(recvtypes, Neighbors::of(comm.to_standard()).sources);
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_alltoallw)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -340,9 +312,7 @@ pub(crate) unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(sendbuf: *const c_voi
         let recvtypes_in = interned(recvtypes, Neighbors::of(comm.to_standard()).sources);
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Ineighbor_alltoallw_c)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -372,9 +342,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_allgather_init(sendbuf: *const c_v
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_allgather_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -386,9 +354,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(sendbuf: *const c
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_allgather_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -418,9 +384,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(sendbuf: *const c_
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_allgatherv_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -432,9 +396,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(sendbuf: *const 
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_allgatherv_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcounts, displs, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -464,9 +426,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_alltoall_init(sendbuf: *const c_vo
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_alltoall_init)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -478,9 +438,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(sendbuf: *const c_
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_alltoall_init_c)(buffer(sendbuf), sendcount, sendtype.to_standard(), buffer(recvbuf), recvcount, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -510,9 +468,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(sendbuf: *const c_v
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_alltoallv_init)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -524,9 +480,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(sendbuf: *const c
     unsafe {
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_alltoallv_init_c)(buffer(sendbuf), sendcounts, sdispls, sendtype.to_standard(), buffer(recvbuf), recvcounts, rdispls, recvtype.to_standard(), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -562,9 +516,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(sendbuf: *const c_v
         let recvtypes_in = interned(recvtypes, Neighbors::of(comm.to_standard()).sources);
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_alltoallw_init)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }
@@ -578,9 +530,7 @@ pub(crate) unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(sendbuf: *const c
         let recvtypes_in = interned(recvtypes, Neighbors::of(comm.to_standard()).sources);
         let mut request_out = MPI_Request::NULL;
         let code = (library().PMPI_Neighbor_alltoallw_init_c)(buffer(sendbuf), sendcounts, sdispls, address(sendtypes_in), buffer(recvbuf), recvcounts, rdispls, address(recvtypes_in), comm.to_standard(), info.to_standard(), given(request, &raw mut request_out));
-        if code == SUCCESS {
-            *request = MPI_Request::from_standard(request_out);
-        }
+        if !request.is_null() { *request = MPI_Request::from_standard(request_out); }
         code::from_standard(code)
     }
 }

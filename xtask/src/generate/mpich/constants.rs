@@ -247,7 +247,7 @@ fn datatypes(text: &mut String, handles: &[&Constant]) {
          match DATATYPES.get((handle & 0xff) as usize) {\n        \
          Some((mpich, standard)) if *mpich == handle => *standard as usize,\n        \
          _ => other_datatype_to(handle),\n    }\n}\n\n\
-         fn other_datatype_to(handle: u32) -> usize {\n    match handle {\n",
+         #[inline(never)]\nfn other_datatype_to(handle: u32) -> usize {\n    match handle {\n",
     );
     for (mpich, standard, name) in others {
         let _ = writeln!(text, "        {mpich:#010x} => {standard:#x}, // {name}");
