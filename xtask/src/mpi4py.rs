@@ -1,8 +1,9 @@
-//! mpi4py, built from its source release against our `mpicc`.
+//! mpi4py, built from its source release against our `mpicc`, or as the wheel that is built for
+//! MPICH's ABI.
 //!
-//! It lives in a virtual environment of its own under `target/mpi4py/`. It is built again only when
-//! something that its extension was compiled against has changed: its version, our header, the name
-//! of our library, or Python. NumPy is beside it.
+//! The former lives in a virtual environment of its own under `target/mpi4py/`. It is built again
+//! only when something that its extension was compiled against has changed: its version, our
+//! header, the name of our library, or Python. NumPy is beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +16,9 @@ use crate::project::Project;
 
 /// The release that we test with.
 pub(crate) const VERSION: &str = "4.1.2";
+
+/// The release of MPICH whose headers and `mpicc` compile programs for its ABI.
+const MPICH_VERSION: &str = "5.0.2";
 
 /// NumPy, whose arrays and datatypes mpi4py's tests use where it is there. A wheel: building it
 /// takes longer than all tests.
@@ -54,6 +58,52 @@ pub(crate) fn provide(project: &Project, prefix: &Path, run: Runner) -> Result<M
     Ok(mpi4py)
 }
 
+/// mpi4py's wheel, and the `mpicc` of MPICH's.
+pub(crate) struct Wheels {
+    pub(crate) mpi4py: Mpi4py,
+    pub(crate) mpicc: PathBuf,
+}
+
+/// Installs the wheels of mpi4py and MPICH unless they are there. Each has an environment of its
+/// own: mpi4py would take the library of an MPICH beside it.
+pub(crate) fn wheels(project: &Project, run: Runner) -> Result<Wheels> {
+    let home = std::path::absolute(project.target.join("mpich-abi"))?;
+    let mpi4py = Mpi4py {
+        python: home.join("venv/bin/python"),
+        source: home.join(format!("mpi4py-{VERSION}")),
+    };
+    let wheels = Wheels { mpicc: home.join("mpich/bin/mpicc"), mpi4py };
+    let stamp = home.join("installed");
+    let packages =
+        [("venv", format!("mpi4py=={VERSION}")), ("mpich", format!("mpich=={MPICH_VERSION}"))];
+    let wanted = format!("{packages:?}");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(wheels);
+    }
+    std::fs::create_dir_all(&home)?;
+    for (folder, package) in packages {
+        let venv = home.join(folder);
+        run(Command::new(python()).args(["-m", "venv", "--clear"]).arg(&venv))?;
+        let mut pip = Command::new(venv.join("bin/python"));
+        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--only-binary=:all:"]);
+        run(pip.arg(package))?;
+    }
+    unpack_release(&home, &wheels.mpi4py, run)?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(wheels)
+}
+
+/// Downloads the source release and unpacks it; returns the archive.
+fn unpack_release(home: &Path, mpi4py: &Mpi4py, run: Runner) -> Result<PathBuf> {
+    let release = home.join(format!("mpi4py-{VERSION}.tar.gz"));
+    let mut pip = Command::new(&mpi4py.python);
+    pip.args(["-m", "pip", "--disable-pip-version-check", "download", "--no-deps"]);
+    pip.args(["--no-binary=mpi4py", "--dest", "."]).arg(format!("mpi4py=={VERSION}"));
+    run(pip.current_dir(home))?;
+    run(Command::new("tar").arg("xzf").arg(&release).current_dir(home))?;
+    Ok(release)
+}
+
 /// Everything that a build depends on. An interpreter that moves or a header
 /// that changes makes a new one.
 fn fingerprint(prefix: &Path) -> Result<String> {
@@ -70,7 +120,6 @@ fn python() -> &'static str {
 }
 
 fn build(home: &Path, mpi4py: &Mpi4py, prefix: &Path, run: Runner) -> Result<()> {
-    let release = home.join(format!("mpi4py-{VERSION}.tar.gz"));
     let pip = |arguments: &[&str]| {
         let mut pip = Command::new(&mpi4py.python);
         pip.args(["-m", "pip", "--disable-pip-version-check"]).args(arguments).current_dir(home);
@@ -78,15 +127,13 @@ fn build(home: &Path, mpi4py: &Mpi4py, prefix: &Path, run: Runner) -> Result<()>
     };
     run(Command::new(python()).args(["-m", "venv"]).arg(home.join("venv")))?;
     run(&mut pip(&["install", "--only-binary=:all:", NUMPY]))?;
-    let exactly = format!("mpi4py=={VERSION}");
-    run(&mut pip(&["download", "--no-deps", "--no-binary=mpi4py", "--dest", ".", &exactly]))?;
+    let release = unpack_release(home, mpi4py, run)?;
     // From the file, not by name: pip caches wheels by name, also one that was built against
     // another MPI.
     let mut install = pip(&["install", "--no-deps", "--no-cache-dir"]);
     // Its one large file of C takes minutes to optimise, and Python hides what that gains.
     install.arg(&release).env("MPICC", prefix.join("bin/mpicc")).env("CFLAGS", "-O0");
-    run(&mut install)?;
-    run(Command::new("tar").arg("xzf").arg(&release).current_dir(home))
+    run(&mut install)
 }
 
 impl Mpi4py {

@@ -9,6 +9,7 @@ mod fortran;
 mod hosts;
 mod installation;
 mod managers;
+mod mpich_abi;
 mod programs;
 mod python;
 mod rust;
@@ -109,6 +110,9 @@ enum Part {
     /// on another MPI too, if --mpiexec names one, or MPICH's mpicc_abi or Intel's impi_info is in
     /// PATH.
     Fortran,
+    /// The library with MPICH's ABI: C programs compiled with MPICH's mpicc on 2 and 3 ranks, and
+    /// tests of mpi4py on its wheel (if the wheels of mpich and mpi4py can be had).
+    MpichAbi,
     /// Examples of the Rust API, and those of the crate mpi of crates.io, compiled against it.
     RustApi,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
@@ -155,6 +159,7 @@ impl Part {
                 | Part::Programs
                 | Part::Managers
                 | Part::Fortran
+                | Part::MpichAbi
                 | Part::RustApi
                 | Part::Valgrind
                 | Part::Asan
@@ -274,6 +279,7 @@ fn run_part(
         Part::Installation => installation::test(project, options),
         Part::Programs => programs::test(project, options),
         Part::Fortran => fortran::test(project, options),
+        Part::MpichAbi => mpich_abi::test(project, step, options),
         Part::RustApi => rust_api::test(project, options),
         Part::Managers => managers::test(project, options, step),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::table::{self, Case, Exit};
-use super::{Options, Tally, report_failure};
+use super::{Options, Tally, mpich_abi, report_failure};
 use crate::command::{Mark, Ran, capture, line, quietly};
 use crate::project::Project;
 use crate::steps::say;
@@ -87,6 +87,31 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
 /// `--thorough`, all that it can run.
 pub(super) fn watched(project: &Project, options: &Options, tool: Tool) -> Result<Tally> {
     run(project, options, Some(tool))
+}
+
+/// Runs the rows of the table for any MPI, compiled with MPICH's `mpicc`, under our mpiexec.
+pub(super) fn on_mpich_abi(project: &Project, options: &Options, mpicc: &Path) -> Result<Tally> {
+    let mut bench = Bench::new(project, options, None)?;
+    bench.built = project.target.join("programs-mpich");
+    std::fs::create_dir_all(&bench.built)?;
+    bench.mpicc = mpicc.to_owned();
+    let mut tally = Tally::default();
+    for mut case in table::read(&bench.sources.join("table.toml"))? {
+        let left_out = mpich_abi::LEFT_OUT.iter().find(|(name, _)| *name == case.name);
+        let reason = left_out.map(|(_, reason)| *reason);
+        case.ranks.retain(|ranks| mpich_abi::RANKS.contains(ranks));
+        let is_meant = !case.ours && case.waiting.is_none() && !case.ranks.is_empty();
+        if !is_meant || options.filter.as_ref().is_some_and(|filter| !case.name.contains(filter)) {
+            continue;
+        }
+        if let Some(reason) = reason {
+            say!("   skipped: {}: {reason}", case.name);
+            tally.skipped += 1;
+        } else if is_allowed(&case.needs) {
+            tally += bench.row(&case);
+        }
+    }
+    Ok(tally)
 }
 
 /// A row of the table, and the words of its program.

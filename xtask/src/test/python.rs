@@ -92,6 +92,43 @@ const TOO_LONG: [&str; 5] =
 const RANKS: [u32; 2] = [1, 2];
 /// ... and those of which a run of all parts takes one by the seed: all take some minutes.
 const MORE_RANKS: [u32; 3] = [3, 4, 5];
+/// The files that run on the wheel, ...
+const ON_WHEEL: [&[&str]; 2] = [
+    &[
+        "p2p_buf",
+        "p2p_buf_matched",
+        "p2p_buf_part",
+        "request",
+        "status",
+        "environ",
+        "buffer",
+        "grequest",
+        "pack",
+        "cco_buf",
+        "cco_nb_vec",
+        "cco_ngh_buf",
+        "cco_buf_inter",
+        "attributes",
+        "comm",
+        "comm_topo",
+        "datatype",
+        "errhandler",
+        "errorcode",
+        "group",
+        "handle",
+        "info",
+        "mpiapi",
+        "op",
+        "session",
+        "file",
+        "io",
+        "win",
+        "rma",
+    ],
+    &["dynproc", "spawn"],
+];
+/// ... and the numbers of ranks.
+const RANKS_ON_WHEEL: [u32; 3] = [1, 2, 3];
 /// The option of mpi4py's test runner.
 const NO_NUMPY: &str = "--no-numpy";
 /// For one group on one number of ranks.
@@ -171,6 +208,28 @@ pub(super) fn test(project: &Project, step: &Step, options: &Options) -> Result<
         let mut command = Command::new(prefix.join("bin/mpiexec"));
         command.args(["-n", "2"]).args(fork_words(project, &mpi4py));
         tally += judge(command, "fork", 2)?;
+    }
+    Ok(tally)
+}
+
+/// Runs some files on the wheel, whose mpi4py is built for MPICH's ABI.
+pub(super) fn on_wheel(project: &Project, options: &Options, wheel: &Mpi4py) -> Result<Tally> {
+    let mpiexec = project.prefix().join("bin/mpiexec");
+    let skips = Skips::read(project)?;
+    let mut tally = Tally::default();
+    for ranks in RANKS_ON_WHEEL {
+        for group in ON_WHEEL {
+            let name = |file: &str| format!("test_{file} on {ranks}");
+            let filter = options.filter.as_deref();
+            let chosen = |file: &&&str| filter.is_none_or(|filter| name(file).contains(filter));
+            let files: Vec<&str> = group.iter().filter(chosen).copied().collect();
+            if files.is_empty() {
+                continue;
+            }
+            let mut command = wheel.on_ranks(&mpiexec, ranks);
+            command.args(arguments(wheel, "-v", &files, &skips)).arg(NO_NUMPY);
+            tally += judge(command, &format!("(wheel) {}", files.join(", ")), ranks)?;
+        }
     }
     Ok(tally)
 }
