@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use bootstrap::environment::{RankParams, VARIABLE};
 use bootstrap::host_table::{HOSTS_VARIABLE, PLACES_VARIABLE, encode_counts};
@@ -77,29 +78,31 @@ fn set_variable(settings: &Settings) -> Option<(String, String)> {
     Some(("VERBENA_SET".into(), lines.join("\n")))
 }
 
-/// Returns the variables of a section's ranks. The folder of the library with MPICH's ABI comes
+/// Returns the variables of a section's ranks. The folders of the libraries with other ABIs come
 /// first in the loader's path, also before the user's folders: another libmpi.so.12 would not find
 /// this job. The other libraries of those folders are found as before.
 pub(crate) fn of_section(shared: &[CString], section: &Section) -> Vec<CString> {
     let own = section.environment.iter().map(|(name, value)| variable(name, value));
     let mut lines: Vec<CString> = without(shared, &section.environment).chain(own).collect();
-    if let Some(folder) = foreign_mpi::mpich_folder() {
-        put_first(&mut lines, folder.as_os_str().as_bytes());
+    let folders: Vec<_> = foreign_mpi::folders().map(PathBuf::into_os_string).collect();
+    if !folders.is_empty() {
+        put_first(&mut lines, folders.join(OsStr::new(":")).as_bytes());
     }
     lines
 }
 
-/// Puts a folder in front of those of LD_LIBRARY_PATH, unless it is there: a job that runs in
-/// another has it already.
-fn put_first(lines: &mut Vec<CString>, folder: &[u8]) {
+/// Puts folders in front of those of LD_LIBRARY_PATH, unless they are there: a job that runs in
+/// another has them already.
+fn put_first(lines: &mut Vec<CString>, first: &[u8]) {
     const PATH: &[u8] = b"LD_LIBRARY_PATH=";
     let at = lines.iter().position(|line| line.as_bytes().starts_with(PATH));
     let folders = at.map(|at| lines.remove(at)).unwrap_or_default();
     let folders = folders.as_bytes().get(PATH.len()..).unwrap_or_default();
-    let is_first = folders.split(|byte| *byte == b':').next() == Some(folder);
+    let rest = folders.strip_prefix(first);
+    let is_first = rest.is_some_and(|rest| rest.is_empty() || rest[0] == b':');
     let mut line = PATH.to_vec();
     if !is_first {
-        line.extend_from_slice(folder);
+        line.extend_from_slice(first);
         // An empty folder would be the working directory.
         if !folders.is_empty() {
             line.push(b':');
@@ -146,15 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_of_mpichs_abi_is_first_once_and_others_stay() {
+    fn the_folders_of_other_abis_are_first_once_and_others_stay() {
         let path = |before: &[&str]| {
             let mut lines: Vec<CString> = before.iter().map(c_string).collect();
-            put_first(&mut lines, b"/v/lib/mpich");
+            put_first(&mut lines, b"/v/mpich:/v/openmpi");
             lines.iter().map(|line| line.to_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(path(&["A=1"]), ["A=1", "LD_LIBRARY_PATH=/v/lib/mpich"]);
-        assert_eq!(path(&["LD_LIBRARY_PATH="]), ["LD_LIBRARY_PATH=/v/lib/mpich"]);
-        let both = ["LD_LIBRARY_PATH=/v/lib/mpich:/a:/b"];
+        assert_eq!(path(&["A=1"]), ["A=1", "LD_LIBRARY_PATH=/v/mpich:/v/openmpi"]);
+        assert_eq!(path(&["LD_LIBRARY_PATH="]), ["LD_LIBRARY_PATH=/v/mpich:/v/openmpi"]);
+        let both = ["LD_LIBRARY_PATH=/v/mpich:/v/openmpi:/a:/b"];
         assert_eq!(path(&["LD_LIBRARY_PATH=/a:/b"]), both);
         assert_eq!(path(&both), both);
     }

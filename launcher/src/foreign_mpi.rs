@@ -23,8 +23,9 @@ use crate::settings::{Section, Settings};
 
 /// The name of our library.
 const OUR_LIBRARY: &str = "libmpi_abi.so.1";
-/// The name of MPICH's library and of ours with its ABI.
-const MPICH_LIBRARY: &str = "libmpi.so.12";
+/// The libraries of other MPIs that we have too: the name, and the file that is ours.
+const FOREIGN: [(&str, &str); 2] =
+    [("libmpi.so.12", "mpich/libmpi.so.12"), ("libmpi.so.40", "openmpi/libmpi.so.40")];
 /// The interval of looks at first, how many of them there are, and the interval of later ones.
 const EARLY_INTERVAL: Duration = Duration::from_millis(40);
 const EARLY_LOOKS: u32 = 75;
@@ -104,15 +105,15 @@ fn library_in(maps: &[u8]) -> Option<PathBuf> {
 fn is_installed_here(library: &Path) -> bool {
     let file = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino())).ok();
     let is_same = |ours: PathBuf| file(&ours).is_some_and(|ours| file(library) == Some(ours));
-    our_library().is_some_and(is_same) || mpich_library().is_some_and(is_same)
+    our_library().into_iter().chain(foreign_libraries()).any(is_same)
 }
 
-/// Returns true for a library of Verbena: it knows the variable of our launcher, or is the one of
-/// MPICH's ABI, which names itself in its message.
+/// Returns true for a library of Verbena: it knows the variable of our launcher, or is one with
+/// another ABI, which names itself in its message.
 fn knows_our_variable(library: &Path) -> bool {
     let bytes = std::fs::read(library).unwrap_or_default();
     let has = |text: &[u8]| bytes.windows(text.len()).any(|at| at == text);
-    has(VARIABLE.as_bytes()) || has(b"Verbena's libmpi.so.12")
+    has(VARIABLE.as_bytes()) || has(b"Verbena's libmpi.so.")
 }
 
 /// Returns the line for a job of which no rank called MPI_Init although its program uses an MPI
@@ -126,7 +127,7 @@ pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<Strin
     );
     if let Some(path) = loaded {
         let program = settings.sections.first()?.program.display();
-        let advice = path.file_name().and_then(mpich_advice).unwrap_or(advice);
+        let advice = path.file_name().and_then(foreign_advice).unwrap_or(advice);
         return Some(format!(
             "no rank called Verbena's MPI_Init: {program} has loaded another MPI library ({}), \
              {advice}",
@@ -134,18 +135,19 @@ pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<Strin
         ));
     }
     let (program, library) = settings.sections.iter().find_map(linked_library)?;
-    let advice = mpich_advice(OsStr::new(&library)).unwrap_or(advice);
+    let advice = foreign_advice(OsStr::new(&library)).unwrap_or(advice);
     Some(format!(
         "no rank called Verbena's MPI_Init: {program} is linked to another MPI library \
          ({library}), {advice}"
     ))
 }
 
-/// Returns what to do for a library with MPICH's ABI, if ours is installed with this program. It is
-/// first in LD_LIBRARY_PATH; a path in the program (DT_RPATH) comes before that.
-fn mpich_advice(library: &OsStr) -> Option<String> {
-    let is_mpich = library.as_bytes().starts_with(MPICH_LIBRARY.as_bytes());
-    let ours = mpich_library().filter(|_| is_mpich)?;
+/// Returns what to do for a library with an ABI that is installed with this program. Ours is first
+/// in LD_LIBRARY_PATH; a path in the program (DT_RPATH) comes before that.
+fn foreign_advice(library: &OsStr) -> Option<String> {
+    let is_same = |name: &str| library.as_bytes().starts_with(name.as_bytes());
+    let ours =
+        FOREIGN.iter().find(|(name, _)| is_same(name)).and_then(|(_, file)| installed(file))?;
     Some(format!(
         "so each rank ran alone; Verbena has this library too, but the program names a folder for \
          it: put Verbena's in front with mpiexec -x LD_PRELOAD={}",
@@ -181,14 +183,14 @@ pub(crate) fn our_library() -> Option<PathBuf> {
     installed(OUR_LIBRARY)
 }
 
-/// Returns the library of MPICH's ABI that is installed with this program.
-fn mpich_library() -> Option<PathBuf> {
-    installed("mpich/libmpi.so.12")
+/// Returns the libraries with other ABIs that are installed with this program.
+fn foreign_libraries() -> impl Iterator<Item = PathBuf> {
+    FOREIGN.iter().filter_map(|(_, file)| installed(file))
 }
 
-/// Returns the folder of [`mpich_library`].
-pub(crate) fn mpich_folder() -> Option<PathBuf> {
-    Some(mpich_library()?.parent()?.to_owned())
+/// Returns the folders of [`FOREIGN`].
+pub(crate) fn folders() -> impl Iterator<Item = PathBuf> {
+    foreign_libraries().filter_map(|library| Some(library.parent()?.to_owned()))
 }
 
 fn installed(file: &str) -> Option<PathBuf> {

@@ -21,9 +21,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names under which the same pkg-config file is looked for.
 const PACKAGES: [&str; 4] = ["mpi", "mpi-c", "mpi-cxx", "verbena"];
 
-/// The folder in cargo's target folder where the Fortran library is built for the MPICH ABI: both
-/// builds have the same names.
+/// The folders in cargo's target folder where libraries are built for a second ABI, since both
+/// builds have the same names: Fortran for MPICH's, and the library with Open MPI's.
 const MPICH_FORTRAN: &str = "fortran-mpich";
+const OPENMPI: &str = "openmpi";
 
 /// The differences between the wrappers for the two languages.
 struct Wrapper {
@@ -118,7 +119,7 @@ pub(crate) fn install_fastest(project: &Project, steps: &Steps) -> Result<()> {
 
 /// What is built without the library: the launcher, and libraries on top of the standard ABI.
 const ON_THE_LIBRARY: [&str; 6] =
-    ["-p", "verbena-launcher", "-p", "verbena-fortran", "-p", "verbena-mpich-abi"];
+    ["-p", "verbena-launcher", "-p", "verbena-fortran", "-p", "verbena-foreign-abi"];
 
 /// How the library is built.
 pub(crate) enum Build<'a> {
@@ -136,11 +137,16 @@ pub(crate) fn install(
     build: &Build,
 ) -> Result<()> {
     let profile = if let Build::Profile(profile) = build { profile } else { "release" };
-    steps.step("Build Fortran for the MPICH ABI", |step| {
-        let mut cargo = project.cargo(&["build", "--profile", profile, "-p", "verbena-fortran"]);
-        let folder = project.target.join(MPICH_FORTRAN);
-        step.cargo(cargo.args(["--features", "mpich", "--target-dir"]).arg(folder))
-    })?;
+    for (title, package, feature, folder) in [
+        ("Build Fortran for the MPICH ABI", "verbena-fortran", "mpich", MPICH_FORTRAN),
+        ("Build the ABI of Open MPI", "verbena-foreign-abi", "openmpi", OPENMPI),
+    ] {
+        steps.step(title, |step| {
+            let mut cargo = project.cargo(&["build", "--profile", profile, "-p", package]);
+            cargo.args(["--features", feature, "--target-dir"]).arg(project.target.join(folder));
+            step.cargo(&mut cargo)
+        })?;
+    }
     let (programs, library) = match build {
         Build::Profile(profile) => {
             let title = format!("Build library and launcher ({profile})");
@@ -185,6 +191,7 @@ pub(crate) fn install_built(
     tree.fortran(project, programs)?;
     tree.mpich(programs)?;
     tree.mpich_fortran(project, programs)?;
+    tree.openmpi(project, programs)?;
     tree.shared_files(project)
 }
 
@@ -200,6 +207,7 @@ impl Tree {
             "bin",
             "include",
             "lib/mpich",
+            "lib/openmpi",
             "lib/pkgconfig",
             "share/doc/verbena",
             "lib/verbena/modules",
@@ -278,8 +286,7 @@ impl Tree {
 
     /// The library for programs that were built for MPICH or Intel MPI, beside `libmpi.so.12`.
     fn mpich_fortran(&self, project: &Project, programs: &Path) -> Result<()> {
-        let profile = programs.file_name().context("a profile has a folder")?;
-        let built = project.target.join(MPICH_FORTRAN).join(profile);
+        let built = second_build(project, MPICH_FORTRAN, programs)?;
         self.copy(&built.join("libverbena_fortran.so"), "lib/mpich/libmpifort.so.12")?;
         // The second is Debian's name.
         for name in ["libmpifort.so", "libmpichfort.so.12"] {
@@ -291,11 +298,18 @@ impl Tree {
     /// The library with MPICH's ABI, in a folder of its own: its names are those of other MPIs. C++
     /// programs need the third, of which they use nothing but removed bindings.
     fn mpich(&self, built: &Path) -> Result<()> {
-        self.copy(&built.join("libverbena_mpich.so"), "lib/mpich/libmpi.so.12")?;
+        self.copy(&built.join("libverbena_foreign_abi.so"), "lib/mpich/libmpi.so.12")?;
         for name in ["libmpi.so", "libmpich.so.12", "libmpicxx.so.12", "libmpichcxx.so.12"] {
             self.link("libmpi.so.12", &format!("lib/mpich/{name}"))?;
         }
         Ok(())
+    }
+
+    /// The library with Open MPI's ABI.
+    fn openmpi(&self, project: &Project, programs: &Path) -> Result<()> {
+        let built = second_build(project, OPENMPI, programs)?;
+        self.copy(&built.join("libverbena_foreign_abi.so"), "lib/openmpi/libmpi.so.40")?;
+        self.link("libmpi.so.40", "lib/openmpi/libmpi.so")
     }
 
     /// Configurations of clusters, and what there is to read.
@@ -368,6 +382,12 @@ impl Wrapper {
         ensure!(!text.contains("=@"), "the wrapper has a blank that nothing fills");
         Ok(text)
     }
+}
+
+/// The folder of what was built for a second ABI, in the profile of `programs`.
+fn second_build(project: &Project, folder: &str, programs: &Path) -> Result<PathBuf> {
+    let profile = programs.file_name().context("a profile has a folder")?;
+    Ok(project.target.join(folder).join(profile))
 }
 
 fn read(path: &Path) -> Result<String> {

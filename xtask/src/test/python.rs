@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use regex::Regex;
 use serde::Deserialize;
 
+use super::foreign_abi::ForeignAbi;
 use super::{Options, Tally, report_failure};
 use crate::command::{Mark, capture, line, show};
 use crate::mpi4py::{self, Mpi4py};
@@ -212,8 +213,13 @@ pub(super) fn test(project: &Project, step: &Step, options: &Options) -> Result<
     Ok(tally)
 }
 
-/// Runs some files on the wheel, whose mpi4py is built for MPICH's ABI.
-pub(super) fn on_wheel(project: &Project, options: &Options, wheel: &Mpi4py) -> Result<Tally> {
+/// Runs some files on the wheel, whose mpi4py has a build for each ABI.
+pub(super) fn on_wheel(
+    project: &Project,
+    options: &Options,
+    wheel: &Mpi4py,
+    abi: &ForeignAbi,
+) -> Result<Tally> {
     let mpiexec = project.prefix().join("bin/mpiexec");
     let skips = Skips::read(project)?;
     let mut tally = Tally::default();
@@ -228,7 +234,9 @@ pub(super) fn on_wheel(project: &Project, options: &Options, wheel: &Mpi4py) -> 
             }
             let mut command = wheel.on_ranks(&mpiexec, ranks);
             command.args(arguments(wheel, "-v", &files, &skips)).arg(NO_NUMPY);
-            tally += judge(command, &format!("(wheel) {}", files.join(", ")), ranks)?;
+            command.args(abi.not_on_wheel.iter().flat_map(|(test, _)| ["-x", test]));
+            command.env("MPI4PY_MPIABI", abi.name);
+            tally += judge(command, &format!("({}) {}", abi.name, files.join(", ")), ranks)?;
         }
     }
     Ok(tally)
