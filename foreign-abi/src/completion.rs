@@ -1,38 +1,17 @@
 //! Calls that complete several requests (MPI-5.0 §3.7.5), and those that start them.
 
+use smallvec::SmallVec;
+
 use crate::array::slice;
 use crate::prelude::*;
 
-/// Requests and statuses up to this many need no memory of the heap.
-const SHORT: usize = 32;
-
-/// Memory for as many as a call has, on the stack if these are few.
-struct Memory<T> {
-    short: [T; SHORT],
-    long: Vec<T>,
-}
-
-impl<T: Copy> Memory<T> {
-    #[inline]
-    fn new(initial: T) -> Memory<T> {
-        Memory { short: [initial; SHORT], long: Vec::new() }
-    }
-
-    /// The first `count` elements.
-    #[inline]
-    fn of(&mut self, count: usize) -> &mut [T] {
-        if count <= SHORT {
-            return &mut self.short[..count];
-        }
-        self.long.resize(count, self.short[0]);
-        &mut self.long
-    }
-}
+/// The elements of an array of the user's, on the stack if these are few.
+type Converted<T> = SmallVec<[T; 32]>;
 
 /// The requests of a call.
 struct Requests<'a> {
     users: &'a mut [MPI_Request],
-    memory: Memory<Standard>,
+    standard: Converted<Standard>,
 }
 
 impl<'a> Requests<'a> {
@@ -46,30 +25,25 @@ impl<'a> Requests<'a> {
             },
             _ => &mut [],
         };
-        let mut memory = Memory::new(MPI_Request::NULL);
-        for (to, from) in memory.of(users.len()).iter_mut().zip(users.iter()) {
-            *to = from.to_standard();
-        }
-        Requests { users, memory }
+        let standard = users.iter().map(|request| request.to_standard()).collect();
+        Requests { users, standard }
     }
 
     /// Null if there are none, as the user's array may be.
     fn address(&mut self) -> *mut Standard {
-        address(self.memory.of(self.users.len())).cast_mut()
+        address(&self.standard).cast_mut()
     }
 
     /// Gives the user one request back.
     fn store(&mut self, index: usize) {
-        let count = self.users.len();
         if let Some(user) = self.users.get_mut(index) {
-            *user = MPI_Request::from_standard(self.memory.of(count)[index]);
+            *user = MPI_Request::from_standard(self.standard[index]);
         }
     }
 
     /// Gives the user all requests back. Only a completed request changes; it becomes null.
     fn store_all(&mut self) {
-        let count = self.users.len();
-        for (user, request) in self.users.iter_mut().zip(self.memory.of(count)) {
+        for (user, request) in self.users.iter_mut().zip(&self.standard) {
             if *request == MPI_Request::NULL {
                 *user = MPI_Request::from_standard(*request);
             }
@@ -77,22 +51,23 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// The statuses of a call.
+/// The statuses of a call; none if they are ignored.
 struct Statuses {
     users: *mut MPI_Status,
-    memory: Memory<StandardStatus>,
+    standard: Converted<StandardStatus>,
 }
 
 impl Statuses {
-    fn new(users: *mut MPI_Status) -> Statuses {
-        Statuses { users, memory: Memory::new(StandardStatus::UNSET) }
+    fn new(users: *mut MPI_Status, count: c_int) -> Statuses {
+        let count = if is_ignored(users) { 0 } else { usize::try_from(count).unwrap_or(0) };
+        Statuses { users, standard: SmallVec::from_elem(StandardStatus::UNSET, count) }
     }
 
-    fn address(&mut self, count: c_int) -> *mut StandardStatus {
-        if is_ignored(self.users) {
-            return std::ptr::null_mut();
+    fn address(&mut self) -> *mut StandardStatus {
+        match is_ignored(self.users) {
+            true => std::ptr::null_mut(),
+            false => self.standard.as_mut_ptr(),
         }
-        self.memory.of(usize::try_from(count).unwrap_or(0)).as_mut_ptr()
     }
 
     /// Gives the user the first `count` statuses, if `code` says that these are set.
@@ -100,11 +75,11 @@ impl Statuses {
     /// # Safety
     /// The user's array has as many, or is ignored.
     unsafe fn store(&mut self, count: c_int, code: c_int) {
-        if is_ignored(self.users) || code != SUCCESS && !code::is_in_status(code) {
+        if code != SUCCESS && !code::is_in_status(code) {
             return;
         }
         let count = usize::try_from(count).unwrap_or(0);
-        for (at, status) in self.memory.of(count).iter().enumerate() {
+        for (at, status) in self.standard.iter().take(count).enumerate() {
             // SAFETY: the caller's promise.
             unsafe { (*self.users.add(at)).assign(status) };
         }
@@ -119,8 +94,8 @@ pub(crate) unsafe fn waitall(
     // SAFETY: the caller's arguments.
     unsafe {
         let mut requests = Requests::new(array_of_requests, count);
-        let mut statuses = Statuses::new(array_of_statuses);
-        let code = (library().PMPI_Waitall)(count, requests.address(), statuses.address(count));
+        let mut statuses = Statuses::new(array_of_statuses, count);
+        let code = (library().PMPI_Waitall)(count, requests.address(), statuses.address());
         requests.store_all();
         statuses.store(count, code);
         code::from_standard(code)
@@ -136,9 +111,8 @@ pub(crate) unsafe fn testall(
     // SAFETY: the caller's arguments.
     unsafe {
         let mut requests = Requests::new(array_of_requests, count);
-        let mut statuses = Statuses::new(array_of_statuses);
-        let code =
-            (library().PMPI_Testall)(count, requests.address(), flag, statuses.address(count));
+        let mut statuses = Statuses::new(array_of_statuses, count);
+        let code = (library().PMPI_Testall)(count, requests.address(), flag, statuses.address());
         requests.store_all();
         if code != SUCCESS || *flag != 0 {
             statuses.store(count, code);
@@ -210,13 +184,13 @@ macro_rules! some {
                 // SAFETY: the caller's arguments.
                 unsafe {
                     let mut requests = Requests::new(array_of_requests, incount);
-                    let mut statuses = Statuses::new(array_of_statuses);
+                    let mut statuses = Statuses::new(array_of_statuses, incount);
                     let code = (library().$function)(
                         incount,
                         requests.address(),
                         outcount,
                         array_of_indices,
-                        statuses.address(incount),
+                        statuses.address(),
                     );
                     if code == SUCCESS || code::is_in_status(code) {
                         for &index in slice(array_of_indices, *outcount) {
@@ -254,12 +228,12 @@ pub(crate) unsafe fn request_get_status_all(
     // SAFETY: the caller's arguments.
     unsafe {
         let requests = handles(array_of_requests, count);
-        let mut statuses = Statuses::new(array_of_statuses);
+        let mut statuses = Statuses::new(array_of_statuses, count);
         let code = (library().PMPI_Request_get_status_all)(
             count,
             address(&requests),
             flag,
-            statuses.address(count),
+            statuses.address(),
         );
         if code != SUCCESS || *flag != 0 {
             statuses.store(count, code);
@@ -278,13 +252,13 @@ pub(crate) unsafe fn request_get_status_some(
     // SAFETY: the caller's arguments.
     unsafe {
         let requests = handles(array_of_requests, incount);
-        let mut statuses = Statuses::new(array_of_statuses);
+        let mut statuses = Statuses::new(array_of_statuses, incount);
         let code = (library().PMPI_Request_get_status_some)(
             incount,
             address(&requests),
             outcount,
             array_of_indices,
-            statuses.address(incount),
+            statuses.address(),
         );
         if code == SUCCESS || code::is_in_status(code) {
             statuses.store(*outcount, code);
