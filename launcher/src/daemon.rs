@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::allocation::NODE_VARIABLES;
 use crate::frames::{self, DAEMON_OPTION, ToHost, VERSION};
 use crate::hosts::host_name;
-use crate::job;
+use crate::{job, program};
 
 /// The option of the daemon once it has the user's environment.
 const INNER_OPTION: &str = "--daemon-inside";
@@ -38,8 +38,7 @@ pub fn run(argument: &std::ffi::OsStr) -> u8 {
 fn adopt_environment() -> Result<u8, String> {
     match read_message()? {
         ToHost::Environment { version: VERSION, variables, folder } => {
-            let program = std::env::current_exe()
-                .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
+            let program = program::own_path()?;
             let own = NODE_VARIABLES.iter().filter_map(|name| Some((name, var_os(name)?)));
             let mut again = Command::new(program);
             again.arg(INNER_OPTION).env_clear().envs(variables).envs(own).current_dir(&folder);

@@ -10,6 +10,7 @@ use std::process::Command;
 use bootstrap::host_table::{Place, encode_places};
 
 use crate::binding::{Machine, Thread, ranges};
+use crate::program;
 use crate::settings::Settings;
 use crate::spawn::CpuSet;
 
@@ -112,10 +113,8 @@ fn unbound(first: u32, ranks: u32) -> Vec<String> {
 }
 
 fn read_machine() -> Result<Machine, String> {
-    let program = std::env::current_exe()
-        .map_err(|error| {
-            format!("cannot bind ranks: cannot find the path of mpiexec itself: {error}")
-        })?
+    let program = program::own_path()
+        .map_err(|why| format!("cannot bind ranks: {why}"))?
         .with_file_name("verbena");
     let output = Command::new(&program)
         .args(["topology", "--threads"])

@@ -21,6 +21,13 @@ pub struct CannotRun {
     pub code: u8,
 }
 
+/// Returns the path of this `mpiexec`, which starts itself for further roles. The error is a text
+/// for the user.
+pub(crate) fn own_path() -> Result<PathBuf, String> {
+    std::env::current_exe()
+        .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))
+}
+
 /// Returns the file that a section's program means: a path if it has a slash (relative to the
 /// section's directory), otherwise the first executable of that name in the section's folders, then
 /// in PATH.

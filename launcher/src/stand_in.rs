@@ -27,6 +27,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launch;
 use crate::options::{self, Command as Parsed};
+use crate::program;
 use crate::settings::EXIT_USAGE;
 use crate::signals::{self, Signals};
 
@@ -55,7 +56,7 @@ pub fn run(argument: &OsStr) -> u8 {
 
 /// Starts the launcher so that it is no child of the process.
 fn step_apart() -> Result<u8, String> {
-    Command::new(own_path()?)
+    Command::new(program::own_path()?)
         .arg(APART_OPTION)
         .stdin(Stdio::inherit())
         .spawn()
@@ -66,9 +67,9 @@ fn step_apart() -> Result<u8, String> {
 /// Runs the job of the process, with the settings that a command line without options gives.
 fn run_job() -> Result<u8, String> {
     signals::unblock_inherited();
-    let program = own_path()?.into_os_string();
+    let own_path = program::own_path()?.into_os_string();
     let line = ["-n", "1", "--bind-to", "none", "--"].map(Into::into);
-    let line = line.into_iter().chain([program, STAND_IN_OPTION.into()]);
+    let line = line.into_iter().chain([own_path, STAND_IN_OPTION.into()]);
     match options::parse(line) {
         Ok(Parsed::Run(settings)) => Ok(launch::run_here(&settings)),
         Ok(_) => Ok(EXIT_USAGE),
@@ -110,9 +111,4 @@ fn hand_rank_over(socket: BorrowedFd<'_>) -> Option<(Pid, StatusPage)> {
     let rank = hand_over::take(&params)?;
     hand_over::send(socket, &rank).ok()?;
     Some((process, StatusPage::attach(rank.status_page).ok()?))
-}
-
-fn own_path() -> Result<std::path::PathBuf, String> {
-    std::env::current_exe()
-        .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))
 }

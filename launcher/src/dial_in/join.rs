@@ -25,6 +25,7 @@ use super::token;
 use crate::frames::DAEMON_OPTION;
 use crate::hosts::host_name;
 use crate::poll_set::{self, Interest};
+use crate::program;
 use crate::signals::Signals;
 
 /// Longest time of one attempt to connect.
@@ -155,8 +156,7 @@ fn is_stopped(signals: &Signals) -> bool {
 
 impl Daemon {
     fn start() -> Result<Daemon, String> {
-        let program = std::env::current_exe()
-            .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
+        let program = program::own_path()?;
         let mut command = Command::new(program);
         command.arg(DAEMON_OPTION).env_remove(token::VARIABLE).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

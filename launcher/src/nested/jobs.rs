@@ -17,6 +17,7 @@ use super::event::{JobEvent, NewJob};
 use super::messages::{Begin, FromNested, SPAWNED_OPTION, ToNested};
 use super::request;
 use super::stream::Stream;
+use crate::program;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::stall::HostStall;
@@ -303,8 +304,7 @@ impl NestedJob {
 /// Starts an `mpiexec`. Returns our end of its standard input. It writes to our standard output and
 /// error, and is in our process group: Ctrl-C reaches it.
 fn start_mpiexec() -> Result<(Stream, Child), String> {
-    let program = std::env::current_exe()
-        .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
+    let program = program::own_path()?;
     let refused = |error: std::io::Error| format!("cannot start {}: {error}", program.display());
     let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
     let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None)

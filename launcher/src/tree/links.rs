@@ -8,7 +8,6 @@
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -22,6 +21,7 @@ use crate::frames::{FromHost, ToHost, VERSION};
 use crate::heartbeat::{Heartbeat, Tick};
 use crate::hosts::is_this_host;
 use crate::lost_host::LostHost;
+use crate::program;
 use crate::settings::Settings;
 use crate::share::{Share, sections_in_range};
 use crate::stall::HostStall;
@@ -507,8 +507,7 @@ pub(super) fn begin(settings: &Settings, share: &Share, tree: &Tree, branch: &Br
 
 /// Returns the tree as the root knows it.
 pub(crate) fn root(settings: &Settings, below: Vec<super::HostShare>) -> Result<Tree, String> {
-    let program: PathBuf = std::env::current_exe()
-        .map_err(|error| format!("cannot find the path of mpiexec itself: {error}"))?;
+    let program = program::own_path()?;
     let agent = settings.agent.clone();
     Ok(Tree { name: String::new(), ranks: 0, below, width: settings.tree_width, agent, program })
 }
