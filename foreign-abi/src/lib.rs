@@ -21,6 +21,7 @@ mod library;
 mod prelude;
 mod sentinel;
 mod status;
+mod symbols;
 mod target;
 mod text;
 

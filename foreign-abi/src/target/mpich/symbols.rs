@@ -3,24 +3,8 @@
 use std::os::raw::{c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
-use crate::target::{MPI_Comm, MPI_Status};
-
-/// A variable that holds an address.
-#[repr(transparent)]
-pub(crate) struct Variable<T>(*mut T);
-
-// SAFETY: never written here; a program that writes one is alone with it.
-unsafe impl<T> Sync for Variable<T> {}
-
-macro_rules! variables {
-    ($($name:ident: $type:ty = $value:expr;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[allow(non_upper_case_globals)]
-            static mut $name: Variable<$type> = Variable($value);
-        )*
-    };
-}
+use crate::symbols::{copy_functions, variables};
+use crate::target::MPI_Status;
 
 /// What Fortran's MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE of `mpi_f08` are.
 #[unsafe(no_mangle)]
@@ -40,23 +24,8 @@ variables! {
     MPI_F08_STATUSES_IGNORE: MPI_Status = (&raw mut MPIR_F08_MPI_STATUSES_IGNORE_OBJ).cast();
 }
 
-/// MPI_DUP_FN and its like of all classes: copies the value.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn MPIR_Dup_fn(
-    _object: MPI_Comm,
-    _keyval: c_int,
-    _extra_state: *mut c_void,
-    value_in: *mut c_void,
-    value_out: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    // SAFETY: the caller's arguments; `value_out` is the address of a pointer.
-    unsafe {
-        *value_out.cast::<*mut c_void>() = value_in;
-        *flag = 1;
-    }
-    0
-}
+// MPI_DUP_FN and its like of all classes.
+copy_functions!(MPIR_Dup_fn);
 
 /// MPIX_Query_cuda_support and its like: buffers of devices are not known.
 macro_rules! no_support {

@@ -5,50 +5,17 @@ use std::ptr::null_mut;
 
 use crate::generated::{collectives, topologies};
 use crate::prelude::jump;
+use crate::symbols::{copy_functions, variables};
 
-/// A variable that holds an address.
-#[repr(transparent)]
-pub(crate) struct Variable(*mut c_int);
-
-// SAFETY: never written here; a program that writes one is alone with it.
-unsafe impl Sync for Variable {}
-
-macro_rules! variables {
-    ($($name:ident)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[allow(non_upper_case_globals)]
-            static mut $name: Variable = Variable(null_mut());
-        )*
-    };
+variables! {
+    // Set by Fortran's library.
+    MPI_F_STATUS_IGNORE: c_int = null_mut();
+    MPI_F_STATUSES_IGNORE: c_int = null_mut();
+    MPI_F08_STATUS_IGNORE: c_int = null_mut();
+    MPI_F08_STATUSES_IGNORE: c_int = null_mut();
 }
 
-// Set by Fortran's library.
-variables!(MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE);
-
-/// What MPI_COMM_DUP_FN and its like are: copy the value. The first argument is a handle.
-macro_rules! copy_functions {
-    ($($name:ident)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(
-                _object: *mut c_void,
-                _keyval: c_int,
-                _extra_state: *mut c_void,
-                value_in: *mut c_void,
-                value_out: *mut c_void,
-                flag: *mut c_int,
-            ) -> c_int {
-                // SAFETY: the caller's arguments; `value_out` is the address of a pointer.
-                unsafe {
-                    *value_out.cast::<*mut c_void>() = value_in;
-                    *flag = 1;
-                }
-                0
-            }
-        )*
-    };
-}
+// MPI_COMM_DUP_FN and its like.
 copy_functions! {
     OMPI_C_MPI_DUP_FN OMPI_C_MPI_COMM_DUP_FN OMPI_C_MPI_TYPE_DUP_FN OMPI_C_MPI_WIN_DUP_FN
 }
