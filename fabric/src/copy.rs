@@ -5,7 +5,6 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a cache line.
@@ -122,30 +121,27 @@ unsafe fn copy_half_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Bytes that are copied line by line: fewer cost more by it, more are copied in turns.
+/// Bytes that are copied line by line: fewer cost more by it, and of more the C library knows the
+/// processor's best way.
 #[cfg(target_arch = "x86_64")]
 const BY_LINES: std::ops::RangeInclusive<usize> = 256..=16 << 10;
 
 /// Bytes that are copied in turns from the begin and from the end: what a core's caches do not hold
 /// as a whole. The end, which was copied last, is in the caches when the same memory is copied
 /// again, and what a program has just written up to its end likewise.
-#[cfg(target_arch = "x86_64")]
-const IN_TURNS: std::ops::RangeInclusive<usize> = *BY_LINES.end() + 1..=2 << 20;
+const IN_TURNS: std::ops::RangeInclusive<usize> = 2 * PIECE..=4 << 20;
 
 /// Bytes of a piece, which is copied from its begin in both turns.
-#[cfg(target_arch = "x86_64")]
-const PIECE: usize = 8 << 10;
+const PIECE: usize = 64 << 10;
 
 /// Whether the next copy of [`IN_TURNS`] begins at the end.
-#[cfg(target_arch = "x86_64")]
 static FROM_END: AtomicBool = AtomicBool::new(true);
 
 /// Copies in pieces, from the last one to the first in every second call.
 ///
 /// # Safety
-/// That of [`LineKernel`].
-#[cfg(target_arch = "x86_64")]
-unsafe fn copy_in_turns(kernel: LineKernel, from: *const u8, to: *mut u8, len: usize) {
+/// As for [`std::ptr::copy_nonoverlapping`].
+unsafe fn copy_in_turns(from: *const u8, to: *mut u8, len: usize) {
     // Relaxed, and not as one: either direction is right at any time.
     let from_end = FROM_END.load(Ordering::Relaxed);
     FROM_END.store(!from_end, Ordering::Relaxed);
@@ -154,8 +150,8 @@ unsafe fn copy_in_turns(kernel: LineKernel, from: *const u8, to: *mut u8, len: u
         let piece = if from_end { pieces - 1 - turn } else { turn };
         let begin = piece * PIECE;
         let end = if piece == pieces - 1 { len } else { begin + PIECE };
-        // SAFETY: a part of the caller's run, of at least a line.
-        unsafe { kernel(from.add(begin), to.add(begin), end - begin) };
+        // SAFETY: a part of the caller's run.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(begin), to.add(begin), end - begin) };
     }
 }
 
@@ -165,20 +161,21 @@ unsafe fn copy_in_turns(kernel: LineKernel, from: *const u8, to: *mut u8, len: u
 /// As for [`std::ptr::copy`].
 #[inline(never)]
 pub(crate) unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
+    let overlap = from.addr().abs_diff(to.addr()) < len;
     #[cfg(target_arch = "x86_64")]
-    if (*BY_LINES.start()..=*IN_TURNS.end()).contains(&len)
-        && from.addr().abs_diff(to.addr()) >= len
+    if BY_LINES.contains(&len)
+        && !overlap
         && let Some(kernel) = line_kernel()
     {
-        return match BY_LINES.contains(&len) {
-            // SAFETY: the caller's promise; they do not overlap, and the rest was just requested.
-            true => unsafe { kernel(from, to, len) },
-            // SAFETY: as above.
-            false => unsafe { copy_in_turns(kernel, from, to, len) },
-        };
+        // SAFETY: the caller's promise; they do not overlap, and the rest was just requested.
+        return unsafe { kernel(from, to, len) };
     }
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy(from, to, len) };
+    match IN_TURNS.contains(&len) && !overlap {
+        // SAFETY: the caller's promise; they do not overlap.
+        true => unsafe { copy_in_turns(from, to, len) },
+        // SAFETY: the caller's promise.
+        false => unsafe { std::ptr::copy(from, to, len) },
+    }
 }
 
 /// Prefetches a line for reading.
@@ -236,10 +233,32 @@ pub(crate) unsafe fn copy_nt(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn any_length_is_copied_in_either_direction_and_over_itself() {
+        const SPACE: usize = 64;
+        let lengths = [0, 1, 300, (16 << 10) + 1, 2 * PIECE - 1, 2 * PIECE, 3 * PIECE + 5];
+        for len in lengths {
+            let source: Vec<u8> = (0..len + SPACE).map(|at| (at * 31 % 251) as u8).collect();
+            for _ in 0..2 {
+                let mut target = vec![0xEE; len + 2];
+                // SAFETY: both runs lie inside of their vectors.
+                unsafe { copy_any(source.as_ptr(), target.as_mut_ptr().add(1), len) };
+                assert_eq!(target[1..=len], source[..len], "{len}");
+                assert_eq!((target[0], target[len + 1]), (0xEE, 0xEE), "{len}");
+            }
+            let mut moved = source.clone();
+            let at = moved.as_mut_ptr();
+            // SAFETY: both runs lie inside of the vector.
+            unsafe { copy_any(at, at.add(SPACE), len) };
+            assert_eq!(moved[SPACE..], source[..len], "{len} over itself");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn each_kernel_copies_from_and_to_anywhere_and_nothing_else() {
         let source: Vec<u8> = (0..1200_u32).map(|at| (at * 31 % 251) as u8).collect();
