@@ -16,13 +16,11 @@
  * measure this have it. */
 #include "common.h"
 
-typedef struct {
-    const char *operation, *kind, *sync;
-    MPI_Win win;
-    unsigned char *memory, *local; /* of the window; of the origin */
-    MPI_Aint base;                 /* what displacements begin with */
-    MPI_Group peer;
-} state;
+/* What the arguments name, in the order of their names: a call takes nanoseconds, and comparing strings
+ * beside it would count as much. */
+enum { PUT, GET, ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP, PUT_BW, GET_BW, NONE, PASSIVE, COPY };
+enum { CREATE, ALLOCATE, SHARED, DYNAMIC };
+enum { FLUSH, LOCK, SHARED_LOCK, LOCK_ALL, FENCE, PSCW };
 
 static const char *const OPERATIONS[] = {"put", "get", "accumulate", "fetch_and_op", "compare_and_swap",
                                          "put_bw", "get_bw", "none", "passive", "copy", NULL};
@@ -31,13 +29,22 @@ static const char *const SYNCS[] = {"flush", "lock", "shared_lock", "lock_all", 
 static const char USAGE[] = "rma put|get|accumulate|fetch_and_op|compare_and_swap|put_bw|get_bw|none|passive|copy "
                             "create|allocate|shared|dynamic flush|lock|shared_lock|lock_all|fence|pscw [options]";
 
-static const char *chosen(const char *word, const char *const *words) {
-    for (; word && *words; words++)
-        if (!strcmp(word, *words)) return *words;
-    return NULL;
+typedef struct {
+    int operation, kind, sync;
+    MPI_Win win;
+    unsigned char *memory, *local; /* of the window; of the origin */
+    MPI_Aint base;                 /* what displacements begin with */
+    MPI_Group peer;
+} state;
+
+/* The place of a word among others; -1: it is none of them. */
+static int chosen(const char *word, const char *const *words) {
+    for (int at = 0; word && words[at]; at++)
+        if (!strcmp(word, words[at])) return at;
+    return -1;
 }
 
-static int is(const char *word, const char *other) { return !strcmp(word, other); }
+static int is_rate(const state *s) { return s->operation == PUT_BW || s->operation == GET_BW; }
 
 /* The hint that was given, or none. */
 static MPI_Info hints(const bench_options *o) {
@@ -54,14 +61,14 @@ static void make(const bench_options *o, state *s, size_t bytes) {
     MPI_Aint mine = 0, bases[2];
     MPI_Info info = hints(o);
     s->local = bench_buffer(bytes);
-    if (is(s->kind, "allocate"))
+    if (s->kind == ALLOCATE)
         MPI_Win_allocate(bytes, 1, info, MPI_COMM_WORLD, &s->memory, &s->win);
-    else if (is(s->kind, "shared"))
+    else if (s->kind == SHARED)
         MPI_Win_allocate_shared(bytes, 1, info, MPI_COMM_WORLD, &s->memory, &s->win);
     else
         s->memory = bench_buffer(bytes);
-    if (is(s->kind, "create")) MPI_Win_create(s->memory, bytes, 1, info, MPI_COMM_WORLD, &s->win);
-    if (is(s->kind, "dynamic")) {
+    if (s->kind == CREATE) MPI_Win_create(s->memory, bytes, 1, info, MPI_COMM_WORLD, &s->win);
+    if (s->kind == DYNAMIC) {
         MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
         MPI_Win_attach(s->win, s->memory, bytes);
         MPI_Get_address(s->memory, &mine);
@@ -80,9 +87,9 @@ static void make(const bench_options *o, state *s, size_t bytes) {
 
 static void drop(state *s) {
     MPI_Barrier(MPI_COMM_WORLD);
-    if (is(s->kind, "dynamic")) MPI_Win_detach(s->win, s->memory);
+    if (s->kind == DYNAMIC) MPI_Win_detach(s->win, s->memory);
     MPI_Win_free(&s->win);
-    if (is(s->kind, "create") || is(s->kind, "dynamic")) free(s->memory);
+    if (s->kind == CREATE || s->kind == DYNAMIC) free(s->memory);
     free(s->local);
     MPI_Group_free(&s->peer);
 }
@@ -90,36 +97,55 @@ static void drop(state *s) {
 /* One operation of the origin. */
 static void operate(const state *s, size_t size) {
     static long long old, expected, one = 1;
-    char first = s->operation[0], second = s->operation[1];
-    if (first == 'p') MPI_Put(s->local, (int)size, MPI_CHAR, 1, s->base, (int)size, MPI_CHAR, s->win);
-    else if (first == 'g') MPI_Get(s->local, (int)size, MPI_CHAR, 1, s->base, (int)size, MPI_CHAR, s->win);
-    else if (first == 'a') {
-        int count = (int)(size / sizeof one);
-        MPI_Accumulate(s->local, count, MPI_LONG_LONG, 1, s->base, count, MPI_LONG_LONG, MPI_SUM, s->win);
-    } else if (first == 'f') MPI_Fetch_and_op(&one, &old, MPI_LONG_LONG, 1, s->base, MPI_SUM, s->win);
-    else if (first == 'c' && second == 'o')
+    int words = (int)(size / sizeof one);
+    switch (s->operation) {
+    case PUT:
+    case PUT_BW: MPI_Put(s->local, (int)size, MPI_CHAR, 1, s->base, (int)size, MPI_CHAR, s->win); break;
+    case GET:
+    case GET_BW: MPI_Get(s->local, (int)size, MPI_CHAR, 1, s->base, (int)size, MPI_CHAR, s->win); break;
+    case ACCUMULATE:
+        MPI_Accumulate(s->local, words, MPI_LONG_LONG, 1, s->base, words, MPI_LONG_LONG, MPI_SUM, s->win);
+        break;
+    case FETCH_AND_OP: MPI_Fetch_and_op(&one, &old, MPI_LONG_LONG, 1, s->base, MPI_SUM, s->win); break;
+    case COMPARE_AND_SWAP:
         MPI_Compare_and_swap(&one, &expected, &old, MPI_LONG_LONG, 1, s->base, s->win);
+        break;
+    }
+}
+
+/* Begins an epoch of the origin, where each round has its own. */
+static void begin(const state *s) {
+    switch (s->sync) {
+    case LOCK: MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, s->win); break;
+    case SHARED_LOCK: MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, s->win); break;
+    case LOCK_ALL: MPI_Win_lock_all(0, s->win); break;
+    case PSCW: MPI_Win_start(s->peer, 0, s->win); break;
+    }
+}
+
+/* Completes all operations of the origin. */
+static void complete(const state *s) {
+    switch (s->sync) {
+    case FLUSH: MPI_Win_flush(1, s->win); break;
+    case LOCK:
+    case SHARED_LOCK: MPI_Win_unlock(1, s->win); break;
+    case LOCK_ALL: MPI_Win_unlock_all(s->win); break;
+    case FENCE: MPI_Win_fence(0, s->win); break;
+    case PSCW: MPI_Win_complete(s->win); break;
+    }
 }
 
 /* `many` operations between two synchronisations of the origin. */
 static void round_of(const state *s, size_t size, int many) {
-    char first = s->sync[0];
-    if (is(s->sync, "lock")) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, s->win);
-    else if (is(s->sync, "shared_lock")) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, s->win);
-    else if (is(s->sync, "lock_all")) MPI_Win_lock_all(0, s->win);
-    else if (first == 'p') MPI_Win_start(s->peer, 0, s->win);
+    begin(s);
     for (int i = 0; i < many; i++) operate(s, size);
-    if (first == 'f' && s->sync[1] == 'l') MPI_Win_flush(1, s->win);
-    else if (is(s->sync, "lock_all")) MPI_Win_unlock_all(s->win);
-    else if (first == 'f') MPI_Win_fence(0, s->win);
-    else if (first == 'p') MPI_Win_complete(s->win);
-    else MPI_Win_unlock(1, s->win);
+    complete(s);
 }
 
 /* The target's part of it, where it has one. */
 static void answer(const state *s) {
-    if (is(s->sync, "fence")) MPI_Win_fence(0, s->win);
-    if (is(s->sync, "pscw")) {
+    if (s->sync == FENCE) MPI_Win_fence(0, s->win);
+    if (s->sync == PSCW) {
         MPI_Win_post(s->peer, 0, s->win);
         MPI_Win_wait(s->win);
     }
@@ -127,10 +153,10 @@ static void answer(const state *s) {
 
 /* Seconds of a round. */
 static double measure(const bench_options *o, const state *s, size_t size, int many) {
-    int iterations = bench_iterations(o, size), is_origin = bench_rank() == 0, flushes = is(s->sync, "flush");
+    int iterations = bench_iterations(o, size), is_origin = bench_rank() == 0, flushes = s->sync == FLUSH;
     double start = 0, took = 0;
     if (many > 1 && !o->chosen) iterations = iterations / many + 1;
-    if (is(s->sync, "fence")) MPI_Win_fence(0, s->win);
+    if (s->sync == FENCE) MPI_Win_fence(0, s->win);
     if (flushes && is_origin) MPI_Win_lock_all(0, s->win);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int round = -bench_warmup(o, iterations); round < iterations; round++) {
@@ -141,7 +167,7 @@ static double measure(const bench_options *o, const state *s, size_t size, int m
     took = (bench_now() - start) / iterations;
     if (flushes && is_origin) MPI_Win_unlock_all(s->win);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (is(s->sync, "fence")) MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    if (s->sync == FENCE) MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
     return took;
 }
 
@@ -153,7 +179,7 @@ static double least(const bench_options *o, const state *s, size_t size, int man
 
 /* Compares what a put has left at the target. */
 static void check(const bench_options *o, const state *s, size_t size) {
-    if (!o->check || s->operation[0] != 'p') return;
+    if (!o->check || (s->operation != PUT && s->operation != PUT_BW)) return;
     if (bench_rank() == 1) {
         MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, s->win);
         bench_verify(s->memory, size, 7);
@@ -163,14 +189,14 @@ static void check(const bench_options *o, const state *s, size_t size) {
 }
 
 static void sizes(const bench_options *o, state *s) {
-    int is_rate = strstr(s->operation, "_bw") != NULL, many = is_rate ? o->window : is(s->operation, "none") ? 0 : 1;
-    int is_fixed = strchr("fcn", s->operation[0]) != NULL;
+    int many = is_rate(s) ? o->window : s->operation == NONE ? 0 : 1;
+    int is_fixed = s->operation == FETCH_AND_OP || s->operation == COMPARE_AND_SWAP || s->operation == NONE;
     for (size_t size = is_fixed ? 8 : o->min; size <= (is_fixed ? 8 : o->max); size = bench_next(o, size)) {
         if (o->check) bench_fill(s->local, size, 7);
         double took = least(o, s, size, many);
         check(o, s, size);
         if (bench_rank() != 0) continue;
-        if (is_rate) printf("%-10zu%18.2f%18.2f", size, size * many / took / 1e6, many / took);
+        if (is_rate(s)) printf("%-10zu%18.2f%18.2f", size, size * many / took / 1e6, many / took);
         else if (many == 0) printf("%18.3f", took * 1e6);
         else printf("%-10zu%18.3f", size, took * 1e6);
         bench_row_end(o);
@@ -225,17 +251,18 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     state s = {.operation = chosen(argc > 1 ? argv[1] : NULL, OPERATIONS),
                .kind = chosen(argc > 2 ? argv[2] : NULL, KINDS), .sync = chosen(argc > 3 ? argv[3] : NULL, SYNCS)};
-    if (!s.operation || !s.kind || !s.sync) bench_usage(USAGE, "mixrWkch", argc > 1 && !strcmp(argv[1], "-h") ? 0 : 2);
+    if (s.operation < 0 || s.kind < 0 || s.sync < 0) bench_usage(USAGE, "mixrWkch", argc > 1 && !strcmp(argv[1], "-h") ? 0 : 2);
     bench_parse(argc - 3, argv + 3, USAGE, "m:i:n:x:r:W:k:ch", &o);
     if (bench_size() != 2) bench_end(2, "rma runs on 2 ranks");
-    if (s.operation[0] == 'a' && o.min < 8) o.min = 8;
-    if (is(s.operation, "copy") && !is(s.kind, "shared")) bench_end(2, "copy needs a shared window");
+    if (s.operation == ACCUMULATE && o.min < 8) o.min = 8;
+    if (s.operation == COPY && s.kind != SHARED) bench_end(2, "copy needs a shared window");
     make(&o, &s, o.max < 64 ? 64 : o.max);
-    bench_head(&o, s.operation, strstr(s.operation, "_bw") ? "Size    Bandwidth (MB/s)          Messages/s"
-                              : is(s.operation, "copy")    ? "Size    Bandwidth (MB/s)"
-                              : is(s.operation, "none")    ? "  Avg Latency(us)" : "Size     Avg Latency(us)");
-    if (is(s.operation, "passive")) passive(&o, &s);
-    else if (is(s.operation, "copy")) copy(&o, &s);
+    bench_head(&o, OPERATIONS[s.operation],
+               is_rate(&s)           ? "Size    Bandwidth (MB/s)          Messages/s"
+               : s.operation == COPY ? "Size    Bandwidth (MB/s)"
+               : s.operation == NONE ? "  Avg Latency(us)" : "Size     Avg Latency(us)");
+    if (s.operation == PASSIVE) passive(&o, &s);
+    else if (s.operation == COPY) copy(&o, &s);
     else sizes(&o, &s);
     drop(&s);
     MPI_Finalize();
