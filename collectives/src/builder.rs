@@ -19,6 +19,9 @@ pub struct Builder {
     other: Strand,
     temp: u64,
     window: Option<u32>,
+    /// See [`Builder::announce_above`].
+    announce_above: Option<u64>,
+    announces: bool,
     keep_empty: bool,
     slot_bytes: u64,
     needs_long_slots: bool,
@@ -36,6 +39,8 @@ struct Strand {
     early: u32,
     /// Of the round that is being written.
     sync: SegSync,
+    /// Bytes that this rank sends and receives in the round that is being written.
+    exchanged: [u64; 2],
     /// Of the next round: it waits for so many of the other strand.
     after: u32,
 }
@@ -101,6 +106,7 @@ impl Builder {
             self.signal(to);
         } else if data.bytes() > 0 {
             self.message(to, Direction::Send, data.span());
+            self.strand.exchanged[0] += data.bytes();
         }
     }
 
@@ -110,6 +116,7 @@ impl Builder {
             self.await_signal(from);
         } else if data.bytes() > 0 {
             self.message(from, Direction::Recv, data.span());
+            self.strand.exchanged[1] += data.bytes();
         }
     }
 
@@ -204,6 +211,9 @@ impl Builder {
         let start =
             self.strand.rounds.last().map_or((0, 0), |round| (round.messages, round.locals));
         let sync = std::mem::take(&mut self.strand.sync);
+        let exchanged = std::mem::take(&mut self.strand.exchanged);
+        let is_large = |limit| exchanged.iter().all(|&bytes| bytes > limit);
+        self.announces |= self.announce_above.is_some_and(is_large);
         debug_assert!(
             sync == SegSync::None || messages == start.0,
             "a round has messages or synchronises with the segment"
@@ -268,6 +278,12 @@ impl Builder {
         self.window = Some(window.max(1));
     }
 
+    /// Has this rank announce its long messages if it sends and receives more than so many bytes in
+    /// a round.
+    pub fn announce_above(&mut self, bytes: Option<u64>) {
+        self.announce_above = bytes;
+    }
+
     /// The schedule.
     pub fn finish(mut self) -> Schedule {
         self.round();
@@ -301,6 +317,7 @@ impl Builder {
             window: self.window.unwrap_or(u32::MAX),
             slot_bytes: self.slot_bytes,
             needs_long_slots: self.needs_long_slots,
+            announces: self.announces,
         }
     }
 

@@ -236,6 +236,7 @@ pub struct Schedule {
     pub(crate) main_rounds: usize,
     pub(crate) has_gets: bool,
     pub(crate) needs_long_slots: bool,
+    pub(crate) announces: bool,
 }
 
 impl Schedule {
@@ -292,6 +293,12 @@ impl Schedule {
     #[inline]
     pub fn window(&self) -> u32 {
         self.window
+    }
+
+    /// True when this rank exchanges so much at once that it announces long messages.
+    #[inline]
+    pub fn announces(&self) -> bool {
+        self.announces
     }
 
     /// Rounds of the collective segment that it goes through; 0 if it needs none.

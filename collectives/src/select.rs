@@ -69,6 +69,8 @@ pub struct Selection {
     oversubscribed_max: u64,
     /// See [`Thresholds::host_segment`].
     host_segment: Option<HostSegment>,
+    /// See [`Builder::announce_above`].
+    announce_above: Option<u64>,
     limits: Limits,
     /// For communicators on this host alone, in a job over several hosts; `None`: no other rules.
     one_host: Option<Box<Selection>>,
@@ -109,6 +111,7 @@ impl Selection {
             shm_pieces_max: t.shm_pieces_max,
             oversubscribed_max: max.unwrap_or(0),
             host_segment,
+            announce_above: t.oversubscribed_max.map(|_| AT_ONCE),
             limits,
             one_host: t.of_one_host().map(|t| Box::new(Selection::new(&t))),
             several_jobs: t.of_several_jobs().map(|t| Box::new(Selection::new(&t))),
@@ -243,7 +246,9 @@ impl Selection {
     ) -> Schedule {
         let mut b = Builder::new();
         b.keep_empty(args.is_empty(pos.size));
-        self.of_call(pos).write_call(&mut b, args, pos, segment.into());
+        let selection = self.of_call(pos);
+        b.announce_above(selection.announce_above);
+        selection.write_call(&mut b, args, pos, segment.into());
         b.finish()
     }
 
@@ -561,6 +566,9 @@ const SCATTER_MIN: u64 = 32 << 10;
 /// Where ranks share processors: vectors of up to so many times
 /// [`Thresholds::oversubscribed_max`] go through the segment in pieces.
 const LONGEST: u64 = 256;
+/// Bytes that a rank may exchange at once, where ranks share processors, by messages that are not
+/// announced. The receivers of more run when all of it is written, and find it in no cache.
+const AT_ONCE: u64 = 192 << 10;
 /// Ranks that share processors from which on an exchange by messages takes much longer than one
 /// that each of them joins twice.
 const CROWD: u32 = 8;
@@ -606,13 +614,6 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Allgather, 0, 0, SegmentCounter),
         rule(Of::Alltoall, 0, 0, SegmentCounter),
     ]);
-    if from > 0 {
-        // Each message would be a change of processes.
-        rules.extend([CROWD, 0].into_iter().zip([1, 4]).flat_map(|(ranks, times)| {
-            let block = t.get_min.saturating_mul(times);
-            rules_of_gets(block).map(|rule| Rule { ranks, ..rule })
-        }));
-    }
     rules.extend([
         rule(Of::Gather, t.gather_long, 0, Linear),
         rule(Of::Scatter, t.scatter_long, 0, Linear),
@@ -723,6 +724,24 @@ fn rules_of_reductions(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_that_share_processors_announce_what_they_exchange_at_once() {
+        let shared = Thresholds { oversubscribed_max: Some(64 << 10), ..Thresholds::default() };
+        let announces = |thresholds: &Thresholds, kind, block: u64| {
+            let announces = |args: &CollArgs| {
+                let (pos, nothing) = (Position::new(0, 4), SegmentUse::Nothing);
+                Selection::new(thresholds).schedule(args, pos, nothing).announces()
+            };
+            with_args_of(kind, block, 4, announces)
+        };
+        let exchange = CollectiveKind::Alltoall;
+        assert_eq!(announces(&shared, exchange, 64 << 10), Some(false));
+        assert_eq!(announces(&shared, exchange, 128 << 10), Some(true));
+        assert_eq!(announces(&Thresholds::default(), exchange, 128 << 10), Some(false));
+        // Its root sends and does not receive.
+        assert_eq!(announces(&shared, CollectiveKind::Scatter, 1 << 20), Some(false));
+    }
 
     #[test]
     fn the_choice_is_described_with_each_size_at_which_it_changes() {

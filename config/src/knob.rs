@@ -328,7 +328,7 @@ knobs! {
         "with more ranks than cores on one host, most data of a rank in a collective that goes through a collective segment (gathers and allgathers: 8 times as much, broadcasts 4 times, scatters 3 times, alltoalls of eight ranks or more 4 times; 4 MiB of all ranks; broadcasts, gathers and reductions that block go in pieces beyond that); barriers, broadcasts and reductions that find no space there go straight to and from one rank")
         .formerly("coll.crowded_short");
     COLL_GET_MIN: Bytes = Row::bytes("coll.get_min", 32 * K, 0..=G,
-        "smallest block of a blocking allgather or alltoall within a host that ranks read straight in each other's memory (shm.single_copy); four times as much among fewer than eight ranks that share cores; with a core for each of three ranks or more up to four times as much, beyond which messages are faster");
+        "smallest block of a blocking allgather or alltoall that three ranks or more of a host, with a core each, read straight in each other's memory (shm.single_copy); from four times as much on they use messages");
     RMA_SHM: Switch = Row::switch("rma.shm", true,
         "access windows of ranks on one host by loads, stores and processor atomics, and lock them in shared memory, instead of by messages to the target");
     RMA_CHECK: Switch = Row::switch("rma.check", false,

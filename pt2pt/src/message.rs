@@ -12,6 +12,10 @@ use crate::key::Key;
 pub enum Mode {
     /// When the data is out of the user's buffer.
     Standard,
+    /// As `Standard`; the data is announced, however short it is, and not copied before the receive
+    /// is posted. For a sender with so many long messages at once that their copies would not fit
+    /// a cache.
+    Announced,
     /// When the message is matched.
     Synchronous,
     /// As `Standard`; if the receive is not yet posted, that is reported.

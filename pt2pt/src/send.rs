@@ -31,7 +31,7 @@ impl Engine {
             return Ok(is_sent.then_some(sequence));
         }
         let caps = endpoint.caps(to);
-        if mode == Mode::Synchronous || bytes > caps.eager as u64 {
+        if matches!(mode, Mode::Synchronous | Mode::Announced) || bytes > caps.eager as u64 {
             return Ok(None);
         }
         if bytes >= caps.get_min && endpoint.prefers_get(to, bytes) {
@@ -128,7 +128,9 @@ impl Engine {
         let caps = endpoint.caps(to);
         let peer = self.peers.at(slot);
         let (bytes, sequence) = (request.bytes, peer.sent);
-        let fits = bytes <= caps.eager as u64 && peer.credit >= cost(bytes);
+        let fits = bytes <= caps.eager as u64
+            && peer.credit >= cost(bytes)
+            && request.mode != Mode::Announced;
         let is_got = fits
             && bytes >= caps.get_min
             && request.buffer.memory().is_some()

@@ -25,6 +25,8 @@ use crate::signature;
 
 /// The most members that a blocked collective asks at once.
 const MAX_MISSING: usize = 32;
+/// The least bytes of a message that is announced where the schedule does so.
+const ANNOUNCED_MIN: u64 = 16 << 10;
 
 /// A collective from its start until its result is taken.
 pub(super) struct Running {
@@ -571,6 +573,10 @@ impl Running {
         buffer: Buffer,
     ) -> std::result::Result<(), Box<Fault>> {
         let envelope = self.plan.envelope(message.with, self.sequence, self.collective());
+        if self.plan.schedule().announces() && buffer.len() >= ANNOUNCED_MIN {
+            self.open.push(pt2pt.send(endpoint, Mode::Announced, to, envelope, buffer));
+            return Ok(());
+        }
         match pt2pt.send_now(endpoint, Mode::Standard, to, &envelope, &buffer) {
             Ok(Some(_)) => {}
             Ok(None) => self.open.push(pt2pt.send(endpoint, Mode::Standard, to, envelope, buffer)),

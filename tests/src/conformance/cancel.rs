@@ -6,7 +6,7 @@ use pt2pt::Mode;
 use super::job::{Job, Pending, pattern};
 use crate::bytes::{Bytes, Shape};
 
-const MODES: [Mode; 3] = [Mode::Standard, Mode::Synchronous, Mode::Ready];
+const MODES: [Mode; 4] = [Mode::Standard, Mode::Announced, Mode::Synchronous, Mode::Ready];
 
 pub(super) fn receive<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;

@@ -6,7 +6,7 @@ use pt2pt::{Envelope, Mode, Pattern};
 use super::job::{Job, WORLD, pattern, pattern_bytes};
 use crate::bytes::{Bytes, Shape};
 
-const MODES: [Mode; 2] = [Mode::Standard, Mode::Synchronous];
+const MODES: [Mode; 3] = [Mode::Standard, Mode::Announced, Mode::Synchronous];
 
 pub(super) fn across_protocols<T: HybridGet>(job: &mut Job<T>) {
     let to = job.size() - 1;

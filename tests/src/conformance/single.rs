@@ -19,7 +19,7 @@ pub(super) fn sizes_and_modes<T: HybridGet>(job: &mut Job<T>) {
     let mut sizes = job.sizes();
     sizes.extend([1 << 20, (5 << 20) + 3]);
     for len in sizes {
-        for mode in [Mode::Standard, Mode::Synchronous, Mode::Ready] {
+        for mode in [Mode::Standard, Mode::Announced, Mode::Synchronous, Mode::Ready] {
             for (from, into) in
                 [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(a, b)| (SHAPES[a], SHAPES[b]))
             {
@@ -212,7 +212,7 @@ pub(super) fn mismatched<T: HybridGet>(job: &mut Job<T>) {
 pub(super) fn detached<T: HybridGet>(job: &mut Job<T>) {
     let to = other(job);
     for len in job.sizes() {
-        for mode in [Mode::Standard, Mode::Synchronous] {
+        for mode in [Mode::Standard, Mode::Announced, Mode::Synchronous] {
             let send = job.send(mode, Shape::Run, 0, to, 8, 3, len);
             job.rank(0).pt2pt.detach(send.id);
             job.stir();

@@ -120,7 +120,11 @@ impl Storm {
         let (from, to, tag) =
             (rng.below(size) as u32, rng.below(size) as u32, rng.below(TAGS) as i32);
         let context = rng.pick(&CONTEXTS).unwrap_or(4);
-        let mode = if rng.chance(300) { Mode::Synchronous } else { Mode::Standard };
+        let mode = match rng.below(10) {
+            0..3 => Mode::Synchronous,
+            3..5 => Mode::Announced,
+            _ => Mode::Standard,
+        };
         let shape = if rng.chance(200) { Shape::Strided } else { Shape::Run };
         let at_once = rng.chance(400);
 
