@@ -3,6 +3,8 @@
 
 use std::mem::transmute;
 
+use abi_client::probe::request_comes_back;
+
 use crate::prelude::*;
 
 /// A generalized request; freed by its free function, which MPI calls last.
@@ -75,37 +77,15 @@ pub(crate) unsafe fn grequest_start(
     }
 }
 
-/// Makes a request, and returns whether the library turns its integer back into it. The request is
-/// of no communicator, and active meanwhile.
+/// Whether the library turns the integers of requests back into them.
 #[cold]
 pub(crate) fn is_returned() -> bool {
-    unsafe extern "C" fn query(_: *mut c_void, _: *mut StandardStatus) -> c_int {
-        SUCCESS
-    }
-    unsafe extern "C" fn free(_: *mut c_void) -> c_int {
-        SUCCESS
-    }
-    unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
-        SUCCESS
-    }
-    let mut request = MPI_Request::NULL;
-    // SAFETY: functions of the types that MPI calls them by, which use no state, and the address
-    // of a handle. The request is complete when it is freed.
-    unsafe {
-        let code = (library().PMPI_Grequest_start)(
-            query as *const c_void,
-            free as *const c_void,
-            cancel as *const c_void,
-            std::ptr::null_mut(),
-            &raw mut request,
-        );
-        if code != SUCCESS {
-            return false;
-        }
-        let integer = (library().PMPI_Request_toint)(request);
-        let is_returned = MPI_Request::from_library(integer) == request;
-        (library().PMPI_Grequest_complete)(request);
-        (library().PMPI_Request_free)(&raw mut request);
-        is_returned
-    }
+    request_comes_back!(
+        MPI_Request::NULL,
+        (library().PMPI_Grequest_start),
+        (library().PMPI_Grequest_complete),
+        (library().PMPI_Request_free),
+        (library().PMPI_Request_toint),
+        MPI_Request::from_library
+    )
 }

@@ -4,15 +4,7 @@
 macro_rules! names {
     ($target:ident: $($name:ident)*) => {
         $(
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            #[allow(non_snake_case)]
-            unsafe extern "C" fn $name() {
-                #[cfg(target_arch = "x86_64")]
-                core::arch::naked_asm!("jmp {}", sym $target);
-                #[cfg(target_arch = "aarch64")]
-                core::arch::naked_asm!("b {}", sym $target);
-            }
+            abi_client::jump::jump!($name to $target);
         )*
     };
 }

@@ -28,6 +28,8 @@ const CRATES: &[&[&str]] = &[
 /// Files that may contain `unsafe`, by folder or by name. The C interface and its callers are
 /// unsafe throughout; the derive macro writes unsafe code.
 const UNSAFE: &[&str] = &[
+    "abi-client/src/jump.rs",
+    "abi-client/src/probe.rs",
     "bootstrap/src/status_page.rs",
     "bootstrap/src/inherited_fd.rs",
     "bootstrap/src/leave.rs",

@@ -8,11 +8,11 @@ use std::cell::UnsafeCell;
 use std::os::raw::{c_int, c_void};
 
 use abi_client::integers::{DYNAMIC, Integers, is_predefined};
+use abi_client::probe::request_comes_back;
 
 use super::Predefined;
 use crate::generated::c;
 use crate::handle::Handle;
-use crate::prelude::SUCCESS;
 
 macro_rules! handles {
     ($(
@@ -237,38 +237,18 @@ sentinels! {
     /// MPI_WEIGHTS_EMPTY.
     verbena_weights_empty: 1, is_weights_empty;
 }
-/// Makes a request, and returns whether the MPI turns its integer back into it. The request is of
-/// no communicator, and active meanwhile.
+
+/// Whether the MPI turns the integers of requests back into them.
 #[cold]
 fn is_returned() -> bool {
-    unsafe extern "C" fn query(_: *mut c_void, _: *mut MPI_Status) -> c_int {
-        SUCCESS
-    }
-    unsafe extern "C" fn free(_: *mut c_void) -> c_int {
-        SUCCESS
-    }
-    unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
-        SUCCESS
-    }
-    let mut request = MPI_Request::NULL;
-    // SAFETY: functions of the types that MPI calls them by, which use no state, and the address
-    // of a handle. The request is complete when it is freed.
-    unsafe {
-        let code = c::PMPI_Grequest_start(
-            query as *const c_void,
-            free as *const c_void,
-            cancel as *const c_void,
-            std::ptr::null_mut(),
-            &raw mut request,
-        );
-        if code != SUCCESS {
-            return false;
-        }
-        let is_returned = MPI_Request::from_mpi(c::PMPI_Request_toint(request)) == request.0;
-        c::PMPI_Grequest_complete(request);
-        c::PMPI_Request_free(&raw mut request);
-        is_returned
-    }
+    request_comes_back!(
+        MPI_Request::NULL,
+        c::PMPI_Grequest_start,
+        c::PMPI_Grequest_complete,
+        c::PMPI_Request_free,
+        c::PMPI_Request_toint,
+        |integer| MPI_Request(MPI_Request::from_mpi(integer))
+    )
 }
 
 #[cfg(test)]
