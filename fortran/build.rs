@@ -1,5 +1,6 @@
 //! Link arguments of `libverbena_fortran.so`, and a stand-in for `libmpi_abi.so` to link with. With
-//! the feature `mpich` these are `libmpifort.so.12` and `libmpi.so.12`.
+//! the feature `mpich` these are `libmpifort.so.12` and `libmpi.so.12`, with the feature `openmpi`
+//! `libmpi_mpifh.so.40` and `libmpi.so.40`.
 //!
 //! The stand-in has the soname of the MPI library and a symbol for each of its functions. The
 //! library is therefore linked without any MPI, and records that it needs that soname.
@@ -11,14 +12,35 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Variables of `libmpi.so.12`.
-const VARIABLES: [&str; 4] =
-    ["MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE"];
+const OF_MPICH: &[&str] =
+    &["MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE"];
+
+/// Variables of `libmpi.so.40`.
+const OF_OPENMPI: &[&str] = &[
+    "MPI_F_STATUS_IGNORE",
+    "MPI_F_STATUSES_IGNORE",
+    "MPI_F08_STATUS_IGNORE",
+    "MPI_F08_STATUSES_IGNORE",
+    "ompi_message_null",
+    "ompi_mpi_comm_null",
+    "ompi_mpi_comm_world",
+    "ompi_mpi_datatype_null",
+    "ompi_mpi_errhandler_null",
+    "ompi_mpi_file_null",
+    "ompi_mpi_group_null",
+    "ompi_mpi_info_null",
+    "ompi_mpi_instance_null",
+    "ompi_mpi_op_null",
+    "ompi_mpi_win_null",
+    "ompi_request_null",
+];
 
 fn main() {
-    let is_mpich = env::var_os("CARGO_FEATURE_MPICH").is_some();
-    let (mpi, soname) = match is_mpich {
-        true => ("libmpi.so.12", "libmpifort.so.12"),
-        false => ("libmpi_abi.so.1", "libverbena_fortran.so.1"),
+    let has = |feature| env::var_os(feature).is_some();
+    let (mpi, soname, variables) = match () {
+        () if has("CARGO_FEATURE_MPICH") => ("libmpi.so.12", "libmpifort.so.12", OF_MPICH),
+        () if has("CARGO_FEATURE_OPENMPI") => ("libmpi.so.40", "libmpi_mpifh.so.40", OF_OPENMPI),
+        () => ("libmpi_abi.so.1", "libverbena_fortran.so.1", &[] as &[&str]),
     };
     let table = "../mpi-abi/abi/functions.csv";
     println!("cargo::rerun-if-changed=build.rs");
@@ -32,7 +54,7 @@ fn main() {
             let _ = writeln!(for_tests, "#[unsafe(no_mangle)]\nextern \"C\" fn {name}() {{}}");
         }
     }
-    for name in VARIABLES {
+    for name in variables {
         let _ = writeln!(source, "int *{name};");
         let _ = writeln!(for_tests, "#[unsafe(no_mangle)]\nstatic mut {name}: usize = 0;");
     }

@@ -3,7 +3,8 @@
 //! One library serves all compilers: each procedure has the four usual names of external
 //! procedures, and calls functions of the standard ABI alone. It therefore runs on every MPI that
 //! has this ABI. With the feature `mpich` it is `libmpifort.so.12`, which calls functions of the
-//! MPICH ABI; `target` is all that differs.
+//! MPICH ABI, with the feature `openmpi` `libmpi_mpifh.so.40` and the libraries of Open MPI's
+//! modules; `target` is all that differs.
 //!
 //! A handle in Fortran is the integer that MPI_X_toint gives, unless that cannot be turned back; a
 //! status is the C status as INTEGERs. Entry points are generated from `fortran/abi`; those

@@ -1,17 +1,38 @@
-//! The ABI of the MPI library below: the standard's, or MPICH's with the feature `mpich`.
+//! The ABI of the MPI library below: the standard's, that of MPICH with the feature `mpich`, or
+//! that of Open MPI with the feature `openmpi`.
 //!
-//! All that differs between the two is here: handles, the status, constants that are passed by
-//! reference, numbers of constants, and names for the linker. Both targets have the same items.
+//! All that differs between them is here: handles, the status, constants that are passed by
+//! reference, numbers of constants, and names for the linker. All targets have the same items.
 
-#[cfg(not(feature = "mpich"))]
+#[cfg(all(feature = "mpich", feature = "openmpi"))]
+compile_error!("the library is built for one ABI: that of MPICH or that of Open MPI");
+
+#[cfg(not(any(feature = "mpich", feature = "openmpi")))]
 mod standard;
-#[cfg(not(feature = "mpich"))]
+#[cfg(not(any(feature = "mpich", feature = "openmpi")))]
 pub(crate) use standard::*;
 
 #[cfg(feature = "mpich")]
 mod mpich;
 #[cfg(feature = "mpich")]
 pub(crate) use mpich::*;
+
+#[cfg(feature = "openmpi")]
+mod openmpi;
+#[cfg(feature = "openmpi")]
+pub(crate) use openmpi::*;
+
+// What two of the targets share.
+#[cfg(any(feature = "mpich", feature = "openmpi"))]
+mod common;
+#[cfg(any(feature = "mpich", feature = "openmpi"))]
+mod converted;
+#[cfg(not(feature = "mpich"))]
+mod described;
+#[cfg(any(feature = "mpich", feature = "openmpi"))]
+mod modules;
+#[cfg(not(feature = "mpich"))]
+pub(crate) use described::*;
 
 /// What C's address of a predefined attribute's value leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,3 +44,35 @@ pub(crate) enum Predefined {
     /// An `MPI_Aint`.
     Aint,
 }
+
+/// Gives an entry point names that it has in one target alone, which is named first.
+#[cfg(not(feature = "mpich"))]
+macro_rules! mpich_names {
+    ($target:ident: $($name:ident)*) => {};
+}
+#[cfg(feature = "mpich")]
+macro_rules! mpich_names {
+    ($target:ident: $($name:ident)*) => { $crate::names::names!($target: $($name)*); };
+}
+pub(crate) use mpich_names;
+
+#[cfg(not(feature = "openmpi"))]
+macro_rules! openmpi_names {
+    ($target:ident: $($name:ident)*) => {};
+}
+#[cfg(feature = "openmpi")]
+macro_rules! openmpi_names {
+    ($target:ident: $($name:ident)*) => { $crate::names::names!($target: $($name)*); };
+}
+pub(crate) use openmpi_names;
+
+/// An entry point that MPICH alone has.
+#[cfg(not(feature = "mpich"))]
+macro_rules! mpich_entry {
+    ($($item:item)*) => {};
+}
+#[cfg(feature = "mpich")]
+macro_rules! mpich_entry {
+    ($($item:item)*) => { $($item)* };
+}
+pub(crate) use mpich_entry;

@@ -140,6 +140,7 @@ pub(crate) fn install(
     for (title, package, feature, folder) in [
         ("Build Fortran for the MPICH ABI", "verbena-fortran", "mpich", MPICH_FORTRAN),
         ("Build the ABI of Open MPI", "verbena-foreign-abi", "openmpi", OPENMPI),
+        ("Build Fortran for the ABI of Open MPI", "verbena-fortran", "openmpi", OPENMPI),
     ] {
         steps.step(title, |step| {
             let mut cargo = project.cargo(&["build", "--profile", profile, "-p", package]);
@@ -305,11 +306,20 @@ impl Tree {
         Ok(())
     }
 
-    /// The library with Open MPI's ABI.
+    /// The libraries with Open MPI's ABI.
     fn openmpi(&self, project: &Project, programs: &Path) -> Result<()> {
         let built = second_build(project, OPENMPI, programs)?;
         self.copy(&built.join("libverbena_foreign_abi.so"), "lib/openmpi/libmpi.so.40")?;
-        self.link("libmpi.so.40", "lib/openmpi/libmpi.so")
+        self.link("libmpi.so.40", "lib/openmpi/libmpi.so")?;
+        // One library for all interfaces of Fortran. The last one is that of older compilers.
+        self.copy(&built.join("libverbena_fortran.so"), "lib/openmpi/libmpi_mpifh.so.40")?;
+        self.link("libmpi_mpifh.so.40", "lib/openmpi/libmpi_mpifh.so")?;
+        for name in ["libmpi_usempif08", "libmpi_usempi_ignore_tkr", "libmpi_usempi"] {
+            for end in ["so", "so.40"] {
+                self.link("libmpi_mpifh.so.40", &format!("lib/openmpi/{name}.{end}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Configurations of clusters, and what there is to read.

@@ -14,6 +14,10 @@ pub(crate) mod handles;
 #[cfg_attr(feature = "openmpi", path = "openmpi/values.rs")]
 pub(crate) mod values;
 
+#[cfg(feature = "openmpi")]
+#[path = "openmpi/integers.rs"]
+pub(crate) mod integers;
+
 pub(crate) mod abi;
 pub(crate) mod collectives;
 pub(crate) mod datatypes;

@@ -198,6 +198,7 @@ unsafe extern "C" fn mpi_accumulate_(origin_addr: *mut c_void, origin_count: *mu
     unsafe { accumulate::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(mpi_accumulate_: mpi_accumulate mpi_accumulate__ MPI_ACCUMULATE);
+openmpi_names!(mpi_accumulate_: mpi_accumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_accumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -205,6 +206,7 @@ unsafe extern "C" fn pmpi_accumulate_(origin_addr: *mut c_void, origin_count: *m
     unsafe { accumulate::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(pmpi_accumulate_: pmpi_accumulate pmpi_accumulate__ PMPI_ACCUMULATE);
+openmpi_names!(pmpi_accumulate_: pmpi_accumulate_f08_);
 
 #[cold]
 unsafe fn accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -370,6 +372,7 @@ unsafe extern "C" fn mpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { allgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_allgather_: mpi_allgather mpi_allgather__ MPI_ALLGATHER);
+openmpi_names!(mpi_allgather_: mpi_allgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -377,6 +380,7 @@ unsafe extern "C" fn pmpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { allgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_allgather_: pmpi_allgather pmpi_allgather__ PMPI_ALLGATHER);
+openmpi_names!(pmpi_allgather_: pmpi_allgather_f08_);
 
 #[cold]
 unsafe fn allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -475,6 +479,7 @@ unsafe extern "C" fn mpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut c
     unsafe { allgather_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_allgather_init_: mpi_allgather_init mpi_allgather_init__ MPI_ALLGATHER_INIT);
+openmpi_names!(mpi_allgather_init_: mpi_allgather_init_f08_ mpix_allgather_init_ mpix_allgather_init mpix_allgather_init__ MPIX_ALLGATHER_INIT mpix_allgather_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -482,6 +487,7 @@ unsafe extern "C" fn pmpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut 
     unsafe { allgather_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_allgather_init_: pmpi_allgather_init pmpi_allgather_init__ PMPI_ALLGATHER_INIT);
+openmpi_names!(pmpi_allgather_init_: pmpi_allgather_init_f08_ pmpix_allgather_init_ pmpix_allgather_init pmpix_allgather_init__ PMPIX_ALLGATHER_INIT pmpix_allgather_init_f08_);
 
 #[cold]
 unsafe fn allgather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -590,6 +596,7 @@ unsafe extern "C" fn mpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { allgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(mpi_allgatherv_: mpi_allgatherv mpi_allgatherv__ MPI_ALLGATHERV);
+openmpi_names!(mpi_allgatherv_: mpi_allgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -597,6 +604,7 @@ unsafe extern "C" fn pmpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { allgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(pmpi_allgatherv_: pmpi_allgatherv pmpi_allgatherv__ PMPI_ALLGATHERV);
+openmpi_names!(pmpi_allgatherv_: pmpi_allgatherv_f08_);
 
 #[cold]
 unsafe fn allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -695,6 +703,7 @@ unsafe extern "C" fn mpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut 
     unsafe { allgatherv_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_allgatherv_init_: mpi_allgatherv_init mpi_allgatherv_init__ MPI_ALLGATHERV_INIT);
+openmpi_names!(mpi_allgatherv_init_: mpi_allgatherv_init_f08_ mpix_allgatherv_init_ mpix_allgatherv_init mpix_allgatherv_init__ MPIX_ALLGATHERV_INIT mpix_allgatherv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -702,6 +711,7 @@ unsafe extern "C" fn pmpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut
     unsafe { allgatherv_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_allgatherv_init_: pmpi_allgatherv_init pmpi_allgatherv_init__ PMPI_ALLGATHERV_INIT);
+openmpi_names!(pmpi_allgatherv_init_: pmpi_allgatherv_init_f08_ pmpix_allgatherv_init_ pmpix_allgatherv_init pmpix_allgatherv_init__ PMPIX_ALLGATHERV_INIT pmpix_allgatherv_init_f08_);
 
 #[cold]
 unsafe fn allgatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -834,6 +844,7 @@ unsafe extern "C" fn mpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, 
     unsafe { allreduce::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(mpi_allreduce_: mpi_allreduce mpi_allreduce__ MPI_ALLREDUCE);
+openmpi_names!(mpi_allreduce_: mpi_allreduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -841,6 +852,7 @@ unsafe extern "C" fn pmpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void,
     unsafe { allreduce::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(pmpi_allreduce_: pmpi_allreduce pmpi_allreduce__ PMPI_ALLREDUCE);
+openmpi_names!(pmpi_allreduce_: pmpi_allreduce_f08_);
 
 #[cold]
 unsafe fn allreduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -939,6 +951,7 @@ unsafe extern "C" fn mpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_v
     unsafe { allreduce_init::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_allreduce_init_: mpi_allreduce_init mpi_allreduce_init__ MPI_ALLREDUCE_INIT);
+openmpi_names!(mpi_allreduce_init_: mpi_allreduce_init_f08_ mpix_allreduce_init_ mpix_allreduce_init mpix_allreduce_init__ MPIX_ALLREDUCE_INIT mpix_allreduce_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -946,6 +959,7 @@ unsafe extern "C" fn pmpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_
     unsafe { allreduce_init::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_allreduce_init_: pmpi_allreduce_init pmpi_allreduce_init__ PMPI_ALLREDUCE_INIT);
+openmpi_names!(pmpi_allreduce_init_: pmpi_allreduce_init_f08_ pmpix_allreduce_init_ pmpix_allreduce_init pmpix_allreduce_init__ PMPIX_ALLREDUCE_INIT pmpix_allreduce_init_f08_);
 
 #[cold]
 unsafe fn allreduce_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1054,6 +1068,7 @@ unsafe extern "C" fn mpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { alltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_alltoall_: mpi_alltoall mpi_alltoall__ MPI_ALLTOALL);
+openmpi_names!(mpi_alltoall_: mpi_alltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1061,6 +1076,7 @@ unsafe extern "C" fn pmpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { alltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_alltoall_: pmpi_alltoall pmpi_alltoall__ PMPI_ALLTOALL);
+openmpi_names!(pmpi_alltoall_: pmpi_alltoall_f08_);
 
 #[cold]
 unsafe fn alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1159,6 +1175,7 @@ unsafe extern "C" fn mpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c_
     unsafe { alltoall_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_alltoall_init_: mpi_alltoall_init mpi_alltoall_init__ MPI_ALLTOALL_INIT);
+openmpi_names!(mpi_alltoall_init_: mpi_alltoall_init_f08_ mpix_alltoall_init_ mpix_alltoall_init mpix_alltoall_init__ MPIX_ALLTOALL_INIT mpix_alltoall_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1166,6 +1183,7 @@ unsafe extern "C" fn pmpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c
     unsafe { alltoall_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_alltoall_init_: pmpi_alltoall_init pmpi_alltoall_init__ PMPI_ALLTOALL_INIT);
+openmpi_names!(pmpi_alltoall_init_: pmpi_alltoall_init_f08_ pmpix_alltoall_init_ pmpix_alltoall_init pmpix_alltoall_init__ PMPIX_ALLTOALL_INIT pmpix_alltoall_init_f08_);
 
 #[cold]
 unsafe fn alltoall_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1274,6 +1292,7 @@ unsafe extern "C" fn mpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { alltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(mpi_alltoallv_: mpi_alltoallv mpi_alltoallv__ MPI_ALLTOALLV);
+openmpi_names!(mpi_alltoallv_: mpi_alltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1281,6 +1300,7 @@ unsafe extern "C" fn pmpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { alltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(pmpi_alltoallv_: pmpi_alltoallv pmpi_alltoallv__ PMPI_ALLTOALLV);
+openmpi_names!(pmpi_alltoallv_: pmpi_alltoallv_f08_);
 
 #[cold]
 unsafe fn alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1379,6 +1399,7 @@ unsafe extern "C" fn mpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut 
     unsafe { alltoallv_init::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_alltoallv_init_: mpi_alltoallv_init mpi_alltoallv_init__ MPI_ALLTOALLV_INIT);
+openmpi_names!(mpi_alltoallv_init_: mpi_alltoallv_init_f08_ mpix_alltoallv_init_ mpix_alltoallv_init mpix_alltoallv_init__ MPIX_ALLTOALLV_INIT mpix_alltoallv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1386,6 +1407,7 @@ unsafe extern "C" fn pmpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut
     unsafe { alltoallv_init::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_alltoallv_init_: pmpi_alltoallv_init pmpi_alltoallv_init__ PMPI_ALLTOALLV_INIT);
+openmpi_names!(pmpi_alltoallv_init_: pmpi_alltoallv_init_f08_ pmpix_alltoallv_init_ pmpix_alltoallv_init pmpix_alltoallv_init__ PMPIX_ALLTOALLV_INIT pmpix_alltoallv_init_f08_);
 
 #[cold]
 unsafe fn alltoallv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1496,6 +1518,7 @@ unsafe extern "C" fn mpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { alltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(mpi_alltoallw_: mpi_alltoallw mpi_alltoallw__ MPI_ALLTOALLW);
+openmpi_names!(mpi_alltoallw_: mpi_alltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1503,6 +1526,7 @@ unsafe extern "C" fn pmpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { alltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(pmpi_alltoallw_: pmpi_alltoallw pmpi_alltoallw__ PMPI_ALLTOALLW);
+openmpi_names!(pmpi_alltoallw_: pmpi_alltoallw_f08_);
 
 #[cold]
 unsafe fn alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1611,6 +1635,7 @@ unsafe extern "C" fn mpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut 
     unsafe { alltoallw_init::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(mpi_alltoallw_init_: mpi_alltoallw_init mpi_alltoallw_init__ MPI_ALLTOALLW_INIT);
+openmpi_names!(mpi_alltoallw_init_: mpi_alltoallw_init_f08_ mpix_alltoallw_init_ mpix_alltoallw_init mpix_alltoallw_init__ MPIX_ALLTOALLW_INIT mpix_alltoallw_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1618,6 +1643,7 @@ unsafe extern "C" fn pmpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut
     unsafe { alltoallw_init::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(pmpi_alltoallw_init_: pmpi_alltoallw_init pmpi_alltoallw_init__ PMPI_ALLTOALLW_INIT);
+openmpi_names!(pmpi_alltoallw_init_: pmpi_alltoallw_init_f08_ pmpix_alltoallw_init_ pmpix_alltoallw_init pmpix_alltoallw_init__ PMPIX_ALLTOALLW_INIT pmpix_alltoallw_init_f08_);
 
 #[cold]
 unsafe fn alltoallw_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {

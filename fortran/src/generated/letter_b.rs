@@ -46,6 +46,7 @@ unsafe extern "C" fn mpi_barrier_init_(comm: *mut c_int, info: *mut c_int, reque
     unsafe { barrier_init::<false>(comm, info, request, ierror) }
 }
 names!(mpi_barrier_init_: mpi_barrier_init mpi_barrier_init__ MPI_BARRIER_INIT mpi_barrier_init_f08_ mpi_barrier_init_f08 mpi_barrier_init_f08__ MPI_BARRIER_INIT_F08);
+openmpi_names!(mpi_barrier_init_: mpix_barrier_init_ mpix_barrier_init mpix_barrier_init__ MPIX_BARRIER_INIT mpix_barrier_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_barrier_init_(comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -53,6 +54,7 @@ unsafe extern "C" fn pmpi_barrier_init_(comm: *mut c_int, info: *mut c_int, requ
     unsafe { barrier_init::<true>(comm, info, request, ierror) }
 }
 names!(pmpi_barrier_init_: pmpi_barrier_init pmpi_barrier_init__ PMPI_BARRIER_INIT pmpi_barrier_init_f08_ pmpi_barrier_init_f08 pmpi_barrier_init_f08__ PMPI_BARRIER_INIT_F08);
+openmpi_names!(pmpi_barrier_init_: pmpix_barrier_init_ pmpix_barrier_init pmpix_barrier_init__ PMPIX_BARRIER_INIT pmpix_barrier_init_f08_);
 mpich_names!(pmpi_barrier_init_: pmpir_barrier_init_f08_);
 
 #[inline]
@@ -70,6 +72,7 @@ unsafe extern "C" fn mpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatype
     unsafe { bcast::<false>(buffer, count, datatype, root, comm, ierror) }
 }
 names!(mpi_bcast_: mpi_bcast mpi_bcast__ MPI_BCAST);
+openmpi_names!(mpi_bcast_: mpi_bcast_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -77,6 +80,7 @@ unsafe extern "C" fn pmpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatyp
     unsafe { bcast::<true>(buffer, count, datatype, root, comm, ierror) }
 }
 names!(pmpi_bcast_: pmpi_bcast pmpi_bcast__ PMPI_BCAST);
+openmpi_names!(pmpi_bcast_: pmpi_bcast_f08_);
 
 #[cold]
 unsafe fn bcast_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -171,6 +175,7 @@ unsafe extern "C" fn mpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, dat
     unsafe { bcast_init::<false>(buffer, count, datatype, root, comm, info, request, ierror) }
 }
 names!(mpi_bcast_init_: mpi_bcast_init mpi_bcast_init__ MPI_BCAST_INIT);
+openmpi_names!(mpi_bcast_init_: mpi_bcast_init_f08_ mpix_bcast_init_ mpix_bcast_init mpix_bcast_init__ MPIX_BCAST_INIT mpix_bcast_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -178,6 +183,7 @@ unsafe extern "C" fn pmpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, da
     unsafe { bcast_init::<true>(buffer, count, datatype, root, comm, info, request, ierror) }
 }
 names!(pmpi_bcast_init_: pmpi_bcast_init pmpi_bcast_init__ PMPI_BCAST_INIT);
+openmpi_names!(pmpi_bcast_init_: pmpi_bcast_init_f08_ pmpix_bcast_init_ pmpix_bcast_init pmpix_bcast_init__ PMPIX_BCAST_INIT pmpix_bcast_init_f08_);
 
 #[cold]
 unsafe fn bcast_init_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -284,6 +290,7 @@ unsafe extern "C" fn mpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { bsend::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_bsend_: mpi_bsend mpi_bsend__ MPI_BSEND);
+openmpi_names!(mpi_bsend_: mpi_bsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -291,6 +298,7 @@ unsafe extern "C" fn pmpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { bsend::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_bsend_: pmpi_bsend pmpi_bsend__ PMPI_BSEND);
+openmpi_names!(pmpi_bsend_: pmpi_bsend_f08_);
 
 #[cold]
 unsafe fn bsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -385,6 +393,7 @@ unsafe extern "C" fn mpi_bsend_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { bsend_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_bsend_init_: mpi_bsend_init mpi_bsend_init__ MPI_BSEND_INIT);
+openmpi_names!(mpi_bsend_init_: mpi_bsend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -392,6 +401,7 @@ unsafe extern "C" fn pmpi_bsend_init_(buf: *mut c_void, count: *mut c_int, datat
     unsafe { bsend_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_bsend_init_: pmpi_bsend_init pmpi_bsend_init__ PMPI_BSEND_INIT);
+openmpi_names!(pmpi_bsend_init_: pmpi_bsend_init_f08_);
 
 #[cold]
 unsafe fn bsend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -498,6 +508,7 @@ unsafe extern "C" fn mpi_buffer_attach_(buffer: *mut c_void, size: *mut c_int, i
     unsafe { buffer_attach::<false>(buffer, size, ierror) }
 }
 names!(mpi_buffer_attach_: mpi_buffer_attach mpi_buffer_attach__ MPI_BUFFER_ATTACH);
+openmpi_names!(mpi_buffer_attach_: mpi_buffer_attach_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_buffer_attach_(buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -505,6 +516,7 @@ unsafe extern "C" fn pmpi_buffer_attach_(buffer: *mut c_void, size: *mut c_int, 
     unsafe { buffer_attach::<true>(buffer, size, ierror) }
 }
 names!(pmpi_buffer_attach_: pmpi_buffer_attach pmpi_buffer_attach__ PMPI_BUFFER_ATTACH);
+openmpi_names!(pmpi_buffer_attach_: pmpi_buffer_attach_f08_);
 
 #[inline]
 unsafe fn buffer_attach_f08<const P: bool>(buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {

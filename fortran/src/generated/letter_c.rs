@@ -304,6 +304,7 @@ unsafe extern "C" fn mpi_comm_attach_buffer_(comm: *mut c_int, buffer: *mut c_vo
     unsafe { comm_attach_buffer::<false>(comm, buffer, size, ierror) }
 }
 names!(mpi_comm_attach_buffer_: mpi_comm_attach_buffer mpi_comm_attach_buffer__ MPI_COMM_ATTACH_BUFFER);
+openmpi_names!(mpi_comm_attach_buffer_: mpi_comm_attach_buffer_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_comm_attach_buffer_(comm: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -311,6 +312,7 @@ unsafe extern "C" fn pmpi_comm_attach_buffer_(comm: *mut c_int, buffer: *mut c_v
     unsafe { comm_attach_buffer::<true>(comm, buffer, size, ierror) }
 }
 names!(pmpi_comm_attach_buffer_: pmpi_comm_attach_buffer pmpi_comm_attach_buffer__ PMPI_COMM_ATTACH_BUFFER);
+openmpi_names!(pmpi_comm_attach_buffer_: pmpi_comm_attach_buffer_f08_);
 
 #[inline]
 unsafe fn comm_attach_buffer_f08<const P: bool>(comm: *mut c_int, buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
@@ -1444,6 +1446,7 @@ unsafe extern "C" fn mpi_compare_and_swap_(origin_addr: *mut c_void, compare_add
     unsafe { compare_and_swap::<false>(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win, ierror) }
 }
 names!(mpi_compare_and_swap_: mpi_compare_and_swap mpi_compare_and_swap__ MPI_COMPARE_AND_SWAP);
+openmpi_names!(mpi_compare_and_swap_: mpi_compare_and_swap_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_compare_and_swap_(origin_addr: *mut c_void, compare_addr: *mut c_void, result_addr: *mut c_void, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, win: *mut c_int, ierror: *mut c_int) {
@@ -1451,6 +1454,7 @@ unsafe extern "C" fn pmpi_compare_and_swap_(origin_addr: *mut c_void, compare_ad
     unsafe { compare_and_swap::<true>(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win, ierror) }
 }
 names!(pmpi_compare_and_swap_: pmpi_compare_and_swap pmpi_compare_and_swap__ PMPI_COMPARE_AND_SWAP);
+openmpi_names!(pmpi_compare_and_swap_: pmpi_compare_and_swap_f08_);
 
 #[inline]
 unsafe fn compare_and_swap_f08<const P: bool>(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, win: *mut c_int, ierror: *mut c_int) {

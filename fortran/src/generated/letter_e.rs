@@ -96,6 +96,7 @@ unsafe extern "C" fn mpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
     unsafe { exscan::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(mpi_exscan_: mpi_exscan mpi_exscan__ MPI_EXSCAN);
+openmpi_names!(mpi_exscan_: mpi_exscan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -103,6 +104,7 @@ unsafe extern "C" fn pmpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { exscan::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(pmpi_exscan_: pmpi_exscan pmpi_exscan__ PMPI_EXSCAN);
+openmpi_names!(pmpi_exscan_: pmpi_exscan_f08_);
 
 #[cold]
 unsafe fn exscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -201,6 +203,7 @@ unsafe extern "C" fn mpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void
     unsafe { exscan_init::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_exscan_init_: mpi_exscan_init mpi_exscan_init__ MPI_EXSCAN_INIT);
+openmpi_names!(mpi_exscan_init_: mpi_exscan_init_f08_ mpix_exscan_init_ mpix_exscan_init mpix_exscan_init__ MPIX_EXSCAN_INIT mpix_exscan_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -208,6 +211,7 @@ unsafe extern "C" fn pmpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_voi
     unsafe { exscan_init::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_exscan_init_: pmpi_exscan_init pmpi_exscan_init__ PMPI_EXSCAN_INIT);
+openmpi_names!(pmpi_exscan_init_: pmpi_exscan_init_f08_ pmpix_exscan_init_ pmpix_exscan_init pmpix_exscan_init__ PMPIX_EXSCAN_INIT pmpix_exscan_init_f08_);
 
 #[cold]
 unsafe fn exscan_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {

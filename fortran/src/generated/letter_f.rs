@@ -18,6 +18,7 @@ unsafe extern "C" fn mpi_fetch_and_op_(origin_addr: *mut c_void, result_addr: *m
     unsafe { fetch_and_op::<false>(origin_addr, result_addr, datatype, target_rank, target_disp, op, win, ierror) }
 }
 names!(mpi_fetch_and_op_: mpi_fetch_and_op mpi_fetch_and_op__ MPI_FETCH_AND_OP);
+openmpi_names!(mpi_fetch_and_op_: mpi_fetch_and_op_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_fetch_and_op_(origin_addr: *mut c_void, result_addr: *mut c_void, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -25,6 +26,7 @@ unsafe extern "C" fn pmpi_fetch_and_op_(origin_addr: *mut c_void, result_addr: *
     unsafe { fetch_and_op::<true>(origin_addr, result_addr, datatype, target_rank, target_disp, op, win, ierror) }
 }
 names!(pmpi_fetch_and_op_: pmpi_fetch_and_op pmpi_fetch_and_op__ PMPI_FETCH_AND_OP);
+openmpi_names!(pmpi_fetch_and_op_: pmpi_fetch_and_op_f08_);
 
 #[inline]
 unsafe fn fetch_and_op_f08<const P: bool>(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -455,6 +457,7 @@ unsafe extern "C" fn mpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *m
     unsafe { file_iread::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_: mpi_file_iread mpi_file_iread__ MPI_FILE_IREAD);
+openmpi_names!(mpi_file_iread_: mpi_file_iread_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -462,6 +465,7 @@ unsafe extern "C" fn pmpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *
     unsafe { file_iread::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_: pmpi_file_iread pmpi_file_iread__ PMPI_FILE_IREAD);
+openmpi_names!(pmpi_file_iread_: pmpi_file_iread_f08_);
 
 #[cold]
 unsafe fn file_iread_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -572,6 +576,7 @@ unsafe extern "C" fn mpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, count
     unsafe { file_iread_all::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_all_: mpi_file_iread_all mpi_file_iread_all__ MPI_FILE_IREAD_ALL);
+openmpi_names!(mpi_file_iread_all_: mpi_file_iread_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -579,6 +584,7 @@ unsafe extern "C" fn pmpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, coun
     unsafe { file_iread_all::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_all_: pmpi_file_iread_all pmpi_file_iread_all__ PMPI_FILE_IREAD_ALL);
+openmpi_names!(pmpi_file_iread_all_: pmpi_file_iread_all_f08_);
 
 #[cold]
 unsafe fn file_iread_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -689,6 +695,7 @@ unsafe extern "C" fn mpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: *
     unsafe { file_iread_at::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_at_: mpi_file_iread_at mpi_file_iread_at__ MPI_FILE_IREAD_AT);
+openmpi_names!(mpi_file_iread_at_: mpi_file_iread_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -696,6 +703,7 @@ unsafe extern "C" fn pmpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: 
     unsafe { file_iread_at::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_at_: pmpi_file_iread_at pmpi_file_iread_at__ PMPI_FILE_IREAD_AT);
+openmpi_names!(pmpi_file_iread_at_: pmpi_file_iread_at_f08_);
 
 #[cold]
 unsafe fn file_iread_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -806,6 +814,7 @@ unsafe extern "C" fn mpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, bu
     unsafe { file_iread_at_all::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_at_all_: mpi_file_iread_at_all mpi_file_iread_at_all__ MPI_FILE_IREAD_AT_ALL);
+openmpi_names!(mpi_file_iread_at_all_: mpi_file_iread_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -813,6 +822,7 @@ unsafe extern "C" fn pmpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_iread_at_all::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_at_all_: pmpi_file_iread_at_all pmpi_file_iread_at_all__ PMPI_FILE_IREAD_AT_ALL);
+openmpi_names!(pmpi_file_iread_at_all_: pmpi_file_iread_at_all_f08_);
 
 #[cold]
 unsafe fn file_iread_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -923,6 +933,7 @@ unsafe extern "C" fn mpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_iread_shared::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_shared_: mpi_file_iread_shared mpi_file_iread_shared__ MPI_FILE_IREAD_SHARED);
+openmpi_names!(mpi_file_iread_shared_: mpi_file_iread_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -930,6 +941,7 @@ unsafe extern "C" fn pmpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_iread_shared::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_shared_: pmpi_file_iread_shared pmpi_file_iread_shared__ PMPI_FILE_IREAD_SHARED);
+openmpi_names!(pmpi_file_iread_shared_: pmpi_file_iread_shared_f08_);
 
 #[cold]
 unsafe fn file_iread_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1040,6 +1052,7 @@ unsafe extern "C" fn mpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: *
     unsafe { file_iwrite::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_: mpi_file_iwrite mpi_file_iwrite__ MPI_FILE_IWRITE);
+openmpi_names!(mpi_file_iwrite_: mpi_file_iwrite_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1047,6 +1060,7 @@ unsafe extern "C" fn pmpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: 
     unsafe { file_iwrite::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_: pmpi_file_iwrite pmpi_file_iwrite__ PMPI_FILE_IWRITE);
+openmpi_names!(pmpi_file_iwrite_: pmpi_file_iwrite_f08_);
 
 #[cold]
 unsafe fn file_iwrite_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1157,6 +1171,7 @@ unsafe extern "C" fn mpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, coun
     unsafe { file_iwrite_all::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_all_: mpi_file_iwrite_all mpi_file_iwrite_all__ MPI_FILE_IWRITE_ALL);
+openmpi_names!(mpi_file_iwrite_all_: mpi_file_iwrite_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1164,6 +1179,7 @@ unsafe extern "C" fn pmpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, cou
     unsafe { file_iwrite_all::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_all_: pmpi_file_iwrite_all pmpi_file_iwrite_all__ PMPI_FILE_IWRITE_ALL);
+openmpi_names!(pmpi_file_iwrite_all_: pmpi_file_iwrite_all_f08_);
 
 #[cold]
 unsafe fn file_iwrite_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1274,6 +1290,7 @@ unsafe extern "C" fn mpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf: 
     unsafe { file_iwrite_at::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_at_: mpi_file_iwrite_at mpi_file_iwrite_at__ MPI_FILE_IWRITE_AT);
+openmpi_names!(mpi_file_iwrite_at_: mpi_file_iwrite_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1281,6 +1298,7 @@ unsafe extern "C" fn pmpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf:
     unsafe { file_iwrite_at::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_at_: pmpi_file_iwrite_at pmpi_file_iwrite_at__ PMPI_FILE_IWRITE_AT);
+openmpi_names!(pmpi_file_iwrite_at_: pmpi_file_iwrite_at_f08_);
 
 #[cold]
 unsafe fn file_iwrite_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1391,6 +1409,7 @@ unsafe extern "C" fn mpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_iwrite_at_all::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_at_all_: mpi_file_iwrite_at_all mpi_file_iwrite_at_all__ MPI_FILE_IWRITE_AT_ALL);
+openmpi_names!(mpi_file_iwrite_at_all_: mpi_file_iwrite_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1398,6 +1417,7 @@ unsafe extern "C" fn pmpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, 
     unsafe { file_iwrite_at_all::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_at_all_: pmpi_file_iwrite_at_all pmpi_file_iwrite_at_all__ PMPI_FILE_IWRITE_AT_ALL);
+openmpi_names!(pmpi_file_iwrite_at_all_: pmpi_file_iwrite_at_all_f08_);
 
 #[cold]
 unsafe fn file_iwrite_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1508,6 +1528,7 @@ unsafe extern "C" fn mpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_iwrite_shared::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_shared_: mpi_file_iwrite_shared mpi_file_iwrite_shared__ MPI_FILE_IWRITE_SHARED);
+openmpi_names!(mpi_file_iwrite_shared_: mpi_file_iwrite_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1515,6 +1536,7 @@ unsafe extern "C" fn pmpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_iwrite_shared::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_shared_: pmpi_file_iwrite_shared pmpi_file_iwrite_shared__ PMPI_FILE_IWRITE_SHARED);
+openmpi_names!(pmpi_file_iwrite_shared_: pmpi_file_iwrite_shared_f08_);
 
 #[cold]
 unsafe fn file_iwrite_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1674,6 +1696,7 @@ unsafe extern "C" fn mpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *mu
     unsafe { file_read::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_: mpi_file_read mpi_file_read__ MPI_FILE_READ);
+openmpi_names!(mpi_file_read_: mpi_file_read_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1681,6 +1704,7 @@ unsafe extern "C" fn pmpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *m
     unsafe { file_read::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_: pmpi_file_read pmpi_file_read__ PMPI_FILE_READ);
+openmpi_names!(pmpi_file_read_: pmpi_file_read_f08_);
 
 #[cold]
 unsafe fn file_read_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1771,6 +1795,7 @@ unsafe extern "C" fn mpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count:
     unsafe { file_read_all::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_all_: mpi_file_read_all mpi_file_read_all__ MPI_FILE_READ_ALL);
+openmpi_names!(mpi_file_read_all_: mpi_file_read_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1778,6 +1803,7 @@ unsafe extern "C" fn pmpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count
     unsafe { file_read_all::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_all_: pmpi_file_read_all pmpi_file_read_all__ PMPI_FILE_READ_ALL);
+openmpi_names!(pmpi_file_read_all_: pmpi_file_read_all_f08_);
 
 #[cold]
 unsafe fn file_read_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1868,6 +1894,7 @@ unsafe extern "C" fn mpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_read_all_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_read_all_begin_: mpi_file_read_all_begin mpi_file_read_all_begin__ MPI_FILE_READ_ALL_BEGIN);
+openmpi_names!(mpi_file_read_all_begin_: mpi_file_read_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1875,6 +1902,7 @@ unsafe extern "C" fn pmpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void,
     unsafe { file_read_all_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_read_all_begin_: pmpi_file_read_all_begin pmpi_file_read_all_begin__ PMPI_FILE_READ_ALL_BEGIN);
+openmpi_names!(pmpi_file_read_all_begin_: pmpi_file_read_all_begin_f08_);
 
 #[cold]
 unsafe fn file_read_all_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1967,6 +1995,7 @@ unsafe extern "C" fn mpi_file_read_all_end_(fh: *mut c_int, buf: *mut c_void, st
     unsafe { file_read_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_read_all_end_: mpi_file_read_all_end mpi_file_read_all_end__ MPI_FILE_READ_ALL_END);
+openmpi_names!(mpi_file_read_all_end_: mpi_file_read_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1974,6 +2003,7 @@ unsafe extern "C" fn pmpi_file_read_all_end_(fh: *mut c_int, buf: *mut c_void, s
     unsafe { file_read_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_read_all_end_: pmpi_file_read_all_end pmpi_file_read_all_end__ PMPI_FILE_READ_ALL_END);
+openmpi_names!(pmpi_file_read_all_end_: pmpi_file_read_all_end_f08_);
 
 #[inline]
 unsafe fn file_read_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2013,6 +2043,7 @@ unsafe extern "C" fn mpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *m
     unsafe { file_read_at::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_at_: mpi_file_read_at mpi_file_read_at__ MPI_FILE_READ_AT);
+openmpi_names!(mpi_file_read_at_: mpi_file_read_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2020,6 +2051,7 @@ unsafe extern "C" fn pmpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *
     unsafe { file_read_at::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_at_: pmpi_file_read_at pmpi_file_read_at__ PMPI_FILE_READ_AT);
+openmpi_names!(pmpi_file_read_at_: pmpi_file_read_at_f08_);
 
 #[cold]
 unsafe fn file_read_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2110,6 +2142,7 @@ unsafe extern "C" fn mpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, buf
     unsafe { file_read_at_all::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_at_all_: mpi_file_read_at_all mpi_file_read_at_all__ MPI_FILE_READ_AT_ALL);
+openmpi_names!(mpi_file_read_at_all_: mpi_file_read_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2117,6 +2150,7 @@ unsafe extern "C" fn pmpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, bu
     unsafe { file_read_at_all::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_at_all_: pmpi_file_read_at_all pmpi_file_read_at_all__ PMPI_FILE_READ_AT_ALL);
+openmpi_names!(pmpi_file_read_at_all_: pmpi_file_read_at_all_f08_);
 
 #[cold]
 unsafe fn file_read_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2207,6 +2241,7 @@ unsafe extern "C" fn mpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i6
     unsafe { file_read_at_all_begin::<false>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(mpi_file_read_at_all_begin_: mpi_file_read_at_all_begin mpi_file_read_at_all_begin__ MPI_FILE_READ_AT_ALL_BEGIN);
+openmpi_names!(mpi_file_read_at_all_begin_: mpi_file_read_at_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2214,6 +2249,7 @@ unsafe extern "C" fn pmpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i
     unsafe { file_read_at_all_begin::<true>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_read_at_all_begin_: pmpi_file_read_at_all_begin pmpi_file_read_at_all_begin__ PMPI_FILE_READ_AT_ALL_BEGIN);
+openmpi_names!(pmpi_file_read_at_all_begin_: pmpi_file_read_at_all_begin_f08_);
 
 #[cold]
 unsafe fn file_read_at_all_begin_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2306,6 +2342,7 @@ unsafe extern "C" fn mpi_file_read_at_all_end_(fh: *mut c_int, buf: *mut c_void,
     unsafe { file_read_at_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_read_at_all_end_: mpi_file_read_at_all_end mpi_file_read_at_all_end__ MPI_FILE_READ_AT_ALL_END);
+openmpi_names!(mpi_file_read_at_all_end_: mpi_file_read_at_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2313,6 +2350,7 @@ unsafe extern "C" fn pmpi_file_read_at_all_end_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_read_at_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_read_at_all_end_: pmpi_file_read_at_all_end pmpi_file_read_at_all_end__ PMPI_FILE_READ_AT_ALL_END);
+openmpi_names!(pmpi_file_read_at_all_end_: pmpi_file_read_at_all_end_f08_);
 
 #[inline]
 unsafe fn file_read_at_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2352,6 +2390,7 @@ unsafe extern "C" fn mpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_read_ordered::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_ordered_: mpi_file_read_ordered mpi_file_read_ordered__ MPI_FILE_READ_ORDERED);
+openmpi_names!(mpi_file_read_ordered_: mpi_file_read_ordered_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2359,6 +2398,7 @@ unsafe extern "C" fn pmpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_read_ordered::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_ordered_: pmpi_file_read_ordered pmpi_file_read_ordered__ PMPI_FILE_READ_ORDERED);
+openmpi_names!(pmpi_file_read_ordered_: pmpi_file_read_ordered_f08_);
 
 #[cold]
 unsafe fn file_read_ordered_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2449,6 +2489,7 @@ unsafe extern "C" fn mpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_vo
     unsafe { file_read_ordered_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_read_ordered_begin_: mpi_file_read_ordered_begin mpi_file_read_ordered_begin__ MPI_FILE_READ_ORDERED_BEGIN);
+openmpi_names!(mpi_file_read_ordered_begin_: mpi_file_read_ordered_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2456,6 +2497,7 @@ unsafe extern "C" fn pmpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_v
     unsafe { file_read_ordered_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_read_ordered_begin_: pmpi_file_read_ordered_begin pmpi_file_read_ordered_begin__ PMPI_FILE_READ_ORDERED_BEGIN);
+openmpi_names!(pmpi_file_read_ordered_begin_: pmpi_file_read_ordered_begin_f08_);
 
 #[cold]
 unsafe fn file_read_ordered_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2548,6 +2590,7 @@ unsafe extern "C" fn mpi_file_read_ordered_end_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_read_ordered_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_read_ordered_end_: mpi_file_read_ordered_end mpi_file_read_ordered_end__ MPI_FILE_READ_ORDERED_END);
+openmpi_names!(mpi_file_read_ordered_end_: mpi_file_read_ordered_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2555,6 +2598,7 @@ unsafe extern "C" fn pmpi_file_read_ordered_end_(fh: *mut c_int, buf: *mut c_voi
     unsafe { file_read_ordered_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_read_ordered_end_: pmpi_file_read_ordered_end pmpi_file_read_ordered_end__ PMPI_FILE_READ_ORDERED_END);
+openmpi_names!(pmpi_file_read_ordered_end_: pmpi_file_read_ordered_end_f08_);
 
 #[inline]
 unsafe fn file_read_ordered_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2594,6 +2638,7 @@ unsafe extern "C" fn mpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, cou
     unsafe { file_read_shared::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_shared_: mpi_file_read_shared mpi_file_read_shared__ MPI_FILE_READ_SHARED);
+openmpi_names!(mpi_file_read_shared_: mpi_file_read_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2601,6 +2646,7 @@ unsafe extern "C" fn pmpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_read_shared::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_shared_: pmpi_file_read_shared pmpi_file_read_shared__ PMPI_FILE_READ_SHARED);
+openmpi_names!(pmpi_file_read_shared_: pmpi_file_read_shared_f08_);
 
 #[cold]
 unsafe fn file_read_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2884,6 +2930,7 @@ unsafe extern "C" fn mpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *m
     unsafe { file_write::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_: mpi_file_write mpi_file_write__ MPI_FILE_WRITE);
+openmpi_names!(mpi_file_write_: mpi_file_write_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2891,6 +2938,7 @@ unsafe extern "C" fn pmpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *
     unsafe { file_write::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_: pmpi_file_write pmpi_file_write__ PMPI_FILE_WRITE);
+openmpi_names!(pmpi_file_write_: pmpi_file_write_f08_);
 
 #[cold]
 unsafe fn file_write_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2981,6 +3029,7 @@ unsafe extern "C" fn mpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, count
     unsafe { file_write_all::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_all_: mpi_file_write_all mpi_file_write_all__ MPI_FILE_WRITE_ALL);
+openmpi_names!(mpi_file_write_all_: mpi_file_write_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2988,6 +3037,7 @@ unsafe extern "C" fn pmpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, coun
     unsafe { file_write_all::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_all_: pmpi_file_write_all pmpi_file_write_all__ PMPI_FILE_WRITE_ALL);
+openmpi_names!(pmpi_file_write_all_: pmpi_file_write_all_f08_);
 
 #[cold]
 unsafe fn file_write_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3078,6 +3128,7 @@ unsafe extern "C" fn mpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void,
     unsafe { file_write_all_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_write_all_begin_: mpi_file_write_all_begin mpi_file_write_all_begin__ MPI_FILE_WRITE_ALL_BEGIN);
+openmpi_names!(mpi_file_write_all_begin_: mpi_file_write_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3085,6 +3136,7 @@ unsafe extern "C" fn pmpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_write_all_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_write_all_begin_: pmpi_file_write_all_begin pmpi_file_write_all_begin__ PMPI_FILE_WRITE_ALL_BEGIN);
+openmpi_names!(pmpi_file_write_all_begin_: pmpi_file_write_all_begin_f08_);
 
 #[cold]
 unsafe fn file_write_all_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3177,6 +3229,7 @@ unsafe extern "C" fn mpi_file_write_all_end_(fh: *mut c_int, buf: *mut c_void, s
     unsafe { file_write_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_write_all_end_: mpi_file_write_all_end mpi_file_write_all_end__ MPI_FILE_WRITE_ALL_END);
+openmpi_names!(mpi_file_write_all_end_: mpi_file_write_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3184,6 +3237,7 @@ unsafe extern "C" fn pmpi_file_write_all_end_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_write_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_write_all_end_: pmpi_file_write_all_end pmpi_file_write_all_end__ PMPI_FILE_WRITE_ALL_END);
+openmpi_names!(pmpi_file_write_all_end_: pmpi_file_write_all_end_f08_);
 
 #[inline]
 unsafe fn file_write_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3223,6 +3277,7 @@ unsafe extern "C" fn mpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: *
     unsafe { file_write_at::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_at_: mpi_file_write_at mpi_file_write_at__ MPI_FILE_WRITE_AT);
+openmpi_names!(mpi_file_write_at_: mpi_file_write_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3230,6 +3285,7 @@ unsafe extern "C" fn pmpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: 
     unsafe { file_write_at::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_at_: pmpi_file_write_at pmpi_file_write_at__ PMPI_FILE_WRITE_AT);
+openmpi_names!(pmpi_file_write_at_: pmpi_file_write_at_f08_);
 
 #[cold]
 unsafe fn file_write_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3320,6 +3376,7 @@ unsafe extern "C" fn mpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, bu
     unsafe { file_write_at_all::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_at_all_: mpi_file_write_at_all mpi_file_write_at_all__ MPI_FILE_WRITE_AT_ALL);
+openmpi_names!(mpi_file_write_at_all_: mpi_file_write_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3327,6 +3384,7 @@ unsafe extern "C" fn pmpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_write_at_all::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_at_all_: pmpi_file_write_at_all pmpi_file_write_at_all__ PMPI_FILE_WRITE_AT_ALL);
+openmpi_names!(pmpi_file_write_at_all_: pmpi_file_write_at_all_f08_);
 
 #[cold]
 unsafe fn file_write_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3417,6 +3475,7 @@ unsafe extern "C" fn mpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut i
     unsafe { file_write_at_all_begin::<false>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(mpi_file_write_at_all_begin_: mpi_file_write_at_all_begin mpi_file_write_at_all_begin__ MPI_FILE_WRITE_AT_ALL_BEGIN);
+openmpi_names!(mpi_file_write_at_all_begin_: mpi_file_write_at_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3424,6 +3483,7 @@ unsafe extern "C" fn pmpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut 
     unsafe { file_write_at_all_begin::<true>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_write_at_all_begin_: pmpi_file_write_at_all_begin pmpi_file_write_at_all_begin__ PMPI_FILE_WRITE_AT_ALL_BEGIN);
+openmpi_names!(pmpi_file_write_at_all_begin_: pmpi_file_write_at_all_begin_f08_);
 
 #[cold]
 unsafe fn file_write_at_all_begin_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3516,6 +3576,7 @@ unsafe extern "C" fn mpi_file_write_at_all_end_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_write_at_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_write_at_all_end_: mpi_file_write_at_all_end mpi_file_write_at_all_end__ MPI_FILE_WRITE_AT_ALL_END);
+openmpi_names!(mpi_file_write_at_all_end_: mpi_file_write_at_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3523,6 +3584,7 @@ unsafe extern "C" fn pmpi_file_write_at_all_end_(fh: *mut c_int, buf: *mut c_voi
     unsafe { file_write_at_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_write_at_all_end_: pmpi_file_write_at_all_end pmpi_file_write_at_all_end__ PMPI_FILE_WRITE_AT_ALL_END);
+openmpi_names!(pmpi_file_write_at_all_end_: pmpi_file_write_at_all_end_f08_);
 
 #[inline]
 unsafe fn file_write_at_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3562,6 +3624,7 @@ unsafe extern "C" fn mpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_write_ordered::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_ordered_: mpi_file_write_ordered mpi_file_write_ordered__ MPI_FILE_WRITE_ORDERED);
+openmpi_names!(mpi_file_write_ordered_: mpi_file_write_ordered_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3569,6 +3632,7 @@ unsafe extern "C" fn pmpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_write_ordered::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_ordered_: pmpi_file_write_ordered pmpi_file_write_ordered__ PMPI_FILE_WRITE_ORDERED);
+openmpi_names!(pmpi_file_write_ordered_: pmpi_file_write_ordered_f08_);
 
 #[cold]
 unsafe fn file_write_ordered_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3659,6 +3723,7 @@ unsafe extern "C" fn mpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_v
     unsafe { file_write_ordered_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_write_ordered_begin_: mpi_file_write_ordered_begin mpi_file_write_ordered_begin__ MPI_FILE_WRITE_ORDERED_BEGIN);
+openmpi_names!(mpi_file_write_ordered_begin_: mpi_file_write_ordered_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3666,6 +3731,7 @@ unsafe extern "C" fn pmpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_
     unsafe { file_write_ordered_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_write_ordered_begin_: pmpi_file_write_ordered_begin pmpi_file_write_ordered_begin__ PMPI_FILE_WRITE_ORDERED_BEGIN);
+openmpi_names!(pmpi_file_write_ordered_begin_: pmpi_file_write_ordered_begin_f08_);
 
 #[cold]
 unsafe fn file_write_ordered_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3758,6 +3824,7 @@ unsafe extern "C" fn mpi_file_write_ordered_end_(fh: *mut c_int, buf: *mut c_voi
     unsafe { file_write_ordered_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_write_ordered_end_: mpi_file_write_ordered_end mpi_file_write_ordered_end__ MPI_FILE_WRITE_ORDERED_END);
+openmpi_names!(mpi_file_write_ordered_end_: mpi_file_write_ordered_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3765,6 +3832,7 @@ unsafe extern "C" fn pmpi_file_write_ordered_end_(fh: *mut c_int, buf: *mut c_vo
     unsafe { file_write_ordered_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_write_ordered_end_: pmpi_file_write_ordered_end pmpi_file_write_ordered_end__ PMPI_FILE_WRITE_ORDERED_END);
+openmpi_names!(pmpi_file_write_ordered_end_: pmpi_file_write_ordered_end_f08_);
 
 #[inline]
 unsafe fn file_write_ordered_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3804,6 +3872,7 @@ unsafe extern "C" fn mpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_write_shared::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_shared_: mpi_file_write_shared mpi_file_write_shared__ MPI_FILE_WRITE_SHARED);
+openmpi_names!(mpi_file_write_shared_: mpi_file_write_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3811,6 +3880,7 @@ unsafe extern "C" fn pmpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_write_shared::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_shared_: pmpi_file_write_shared pmpi_file_write_shared__ PMPI_FILE_WRITE_SHARED);
+openmpi_names!(pmpi_file_write_shared_: pmpi_file_write_shared_f08_);
 
 #[cold]
 unsafe fn file_write_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3953,6 +4023,7 @@ unsafe extern "C" fn mpi_free_mem_(base: *mut c_void, ierror: *mut c_int) {
     unsafe { free_mem::<false>(base, ierror) }
 }
 names!(mpi_free_mem_: mpi_free_mem mpi_free_mem__ MPI_FREE_MEM);
+openmpi_names!(mpi_free_mem_: mpi_free_mem_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_free_mem_(base: *mut c_void, ierror: *mut c_int) {
@@ -3960,6 +4031,7 @@ unsafe extern "C" fn pmpi_free_mem_(base: *mut c_void, ierror: *mut c_int) {
     unsafe { free_mem::<true>(base, ierror) }
 }
 names!(pmpi_free_mem_: pmpi_free_mem pmpi_free_mem__ PMPI_FREE_MEM);
+openmpi_names!(pmpi_free_mem_: pmpi_free_mem_f08_);
 
 #[inline]
 unsafe fn free_mem_f08<const P: bool>(base: *const Descriptor, ierror: *mut c_int) {

@@ -18,6 +18,7 @@ unsafe extern "C" fn mpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, se
     unsafe { gather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(mpi_gather_: mpi_gather mpi_gather__ MPI_GATHER);
+openmpi_names!(mpi_gather_: mpi_gather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -25,6 +26,7 @@ unsafe extern "C" fn pmpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { gather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(pmpi_gather_: pmpi_gather pmpi_gather__ PMPI_GATHER);
+openmpi_names!(pmpi_gather_: pmpi_gather_f08_);
 
 #[cold]
 unsafe fn gather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -123,6 +125,7 @@ unsafe extern "C" fn mpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { gather_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_gather_init_: mpi_gather_init mpi_gather_init__ MPI_GATHER_INIT);
+openmpi_names!(mpi_gather_init_: mpi_gather_init_f08_ mpix_gather_init_ mpix_gather_init mpix_gather_init__ MPIX_GATHER_INIT mpix_gather_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -130,6 +133,7 @@ unsafe extern "C" fn pmpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { gather_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_gather_init_: pmpi_gather_init pmpi_gather_init__ PMPI_GATHER_INIT);
+openmpi_names!(pmpi_gather_init_: pmpi_gather_init_f08_ pmpix_gather_init_ pmpix_gather_init pmpix_gather_init__ PMPIX_GATHER_INIT pmpix_gather_init_f08_);
 
 #[cold]
 unsafe fn gather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -238,6 +242,7 @@ unsafe extern "C" fn mpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { gatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror) }
 }
 names!(mpi_gatherv_: mpi_gatherv mpi_gatherv__ MPI_GATHERV);
+openmpi_names!(mpi_gatherv_: mpi_gatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -245,6 +250,7 @@ unsafe extern "C" fn pmpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { gatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror) }
 }
 names!(pmpi_gatherv_: pmpi_gatherv pmpi_gatherv__ PMPI_GATHERV);
+openmpi_names!(pmpi_gatherv_: pmpi_gatherv_f08_);
 
 #[cold]
 unsafe fn gatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -343,6 +349,7 @@ unsafe extern "C" fn mpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { gatherv_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_gatherv_init_: mpi_gatherv_init mpi_gatherv_init__ MPI_GATHERV_INIT);
+openmpi_names!(mpi_gatherv_init_: mpi_gatherv_init_f08_ mpix_gatherv_init_ mpix_gatherv_init mpix_gatherv_init__ MPIX_GATHERV_INIT mpix_gatherv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -350,6 +357,7 @@ unsafe extern "C" fn pmpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_
     unsafe { gatherv_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_gatherv_init_: pmpi_gatherv_init pmpi_gatherv_init__ PMPI_GATHERV_INIT);
+openmpi_names!(pmpi_gatherv_init_: pmpi_gatherv_init_f08_ pmpix_gatherv_init_ pmpix_gatherv_init pmpix_gatherv_init__ PMPIX_GATHERV_INIT pmpix_gatherv_init_f08_);
 
 #[cold]
 unsafe fn gatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -458,6 +466,7 @@ unsafe extern "C" fn mpi_get_(origin_addr: *mut c_void, origin_count: *mut c_int
     unsafe { get::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(mpi_get_: mpi_get mpi_get__ MPI_GET);
+openmpi_names!(mpi_get_: mpi_get_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -465,6 +474,7 @@ unsafe extern "C" fn pmpi_get_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { get::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(pmpi_get_: pmpi_get pmpi_get__ PMPI_GET);
+openmpi_names!(pmpi_get_: pmpi_get_f08_);
 
 #[cold]
 unsafe fn get_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -557,6 +567,7 @@ unsafe extern "C" fn mpi_get_accumulate_(origin_addr: *mut c_void, origin_count:
     unsafe { get_accumulate::<false>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(mpi_get_accumulate_: mpi_get_accumulate mpi_get_accumulate__ MPI_GET_ACCUMULATE);
+openmpi_names!(mpi_get_accumulate_: mpi_get_accumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_accumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -564,6 +575,7 @@ unsafe extern "C" fn pmpi_get_accumulate_(origin_addr: *mut c_void, origin_count
     unsafe { get_accumulate::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(pmpi_get_accumulate_: pmpi_get_accumulate pmpi_get_accumulate__ PMPI_GET_ACCUMULATE);
+openmpi_names!(pmpi_get_accumulate_: pmpi_get_accumulate_f08_);
 
 #[cold]
 unsafe fn get_accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -662,6 +674,7 @@ unsafe extern "C" fn mpi_get_address_(location: *mut c_void, address: *mut i64, 
     unsafe { get_address::<false>(location, address, ierror) }
 }
 names!(mpi_get_address_: mpi_get_address mpi_get_address__ MPI_GET_ADDRESS);
+openmpi_names!(mpi_get_address_: mpi_get_address_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_address_(location: *mut c_void, address: *mut i64, ierror: *mut c_int) {
@@ -669,6 +682,7 @@ unsafe extern "C" fn pmpi_get_address_(location: *mut c_void, address: *mut i64,
     unsafe { get_address::<true>(location, address, ierror) }
 }
 names!(pmpi_get_address_: pmpi_get_address pmpi_get_address__ PMPI_GET_ADDRESS);
+openmpi_names!(pmpi_get_address_: pmpi_get_address_f08_);
 
 #[inline]
 unsafe fn get_address_f08<const P: bool>(location: *const Descriptor, address: *mut i64, ierror: *mut c_int) {

@@ -22,6 +22,7 @@ unsafe extern "C" fn mpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { iallgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_iallgather_: mpi_iallgather mpi_iallgather__ MPI_IALLGATHER);
+openmpi_names!(mpi_iallgather_: mpi_iallgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -29,6 +30,7 @@ unsafe extern "C" fn pmpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { iallgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_iallgather_: pmpi_iallgather pmpi_iallgather__ PMPI_IALLGATHER);
+openmpi_names!(pmpi_iallgather_: pmpi_iallgather_f08_);
 
 #[cold]
 unsafe fn iallgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -141,6 +143,7 @@ unsafe extern "C" fn mpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { iallgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(mpi_iallgatherv_: mpi_iallgatherv mpi_iallgatherv__ MPI_IALLGATHERV);
+openmpi_names!(mpi_iallgatherv_: mpi_iallgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -148,6 +151,7 @@ unsafe extern "C" fn pmpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { iallgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(pmpi_iallgatherv_: pmpi_iallgatherv pmpi_iallgatherv__ PMPI_IALLGATHERV);
+openmpi_names!(pmpi_iallgatherv_: pmpi_iallgatherv_f08_);
 
 #[cold]
 unsafe fn iallgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -260,6 +264,7 @@ unsafe extern "C" fn mpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void,
     unsafe { iallreduce::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(mpi_iallreduce_: mpi_iallreduce mpi_iallreduce__ MPI_IALLREDUCE);
+openmpi_names!(mpi_iallreduce_: mpi_iallreduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -267,6 +272,7 @@ unsafe extern "C" fn pmpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void
     unsafe { iallreduce::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_iallreduce_: pmpi_iallreduce pmpi_iallreduce__ PMPI_IALLREDUCE);
+openmpi_names!(pmpi_iallreduce_: pmpi_iallreduce_f08_);
 
 #[cold]
 unsafe fn iallreduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -379,6 +385,7 @@ unsafe extern "C" fn mpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { ialltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_ialltoall_: mpi_ialltoall mpi_ialltoall__ MPI_IALLTOALL);
+openmpi_names!(mpi_ialltoall_: mpi_ialltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -386,6 +393,7 @@ unsafe extern "C" fn pmpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { ialltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ialltoall_: pmpi_ialltoall pmpi_ialltoall__ PMPI_IALLTOALL);
+openmpi_names!(pmpi_ialltoall_: pmpi_ialltoall_f08_);
 
 #[cold]
 unsafe fn ialltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -498,6 +506,7 @@ unsafe extern "C" fn mpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { ialltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(mpi_ialltoallv_: mpi_ialltoallv mpi_ialltoallv__ MPI_IALLTOALLV);
+openmpi_names!(mpi_ialltoallv_: mpi_ialltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -505,6 +514,7 @@ unsafe extern "C" fn pmpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_i
     unsafe { ialltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ialltoallv_: pmpi_ialltoallv pmpi_ialltoallv__ PMPI_IALLTOALLV);
+openmpi_names!(pmpi_ialltoallv_: pmpi_ialltoallv_f08_);
 
 #[cold]
 unsafe fn ialltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -619,6 +629,7 @@ unsafe extern "C" fn mpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { ialltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(mpi_ialltoallw_: mpi_ialltoallw mpi_ialltoallw__ MPI_IALLTOALLW);
+openmpi_names!(mpi_ialltoallw_: mpi_ialltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -626,6 +637,7 @@ unsafe extern "C" fn pmpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_i
     unsafe { ialltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(pmpi_ialltoallw_: pmpi_ialltoallw pmpi_ialltoallw__ PMPI_IALLTOALLW);
+openmpi_names!(pmpi_ialltoallw_: pmpi_ialltoallw_f08_);
 
 #[cold]
 unsafe fn ialltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -774,6 +786,7 @@ unsafe extern "C" fn mpi_ibcast_(buffer: *mut c_void, count: *mut c_int, datatyp
     unsafe { ibcast::<false>(buffer, count, datatype, root, comm, request, ierror) }
 }
 names!(mpi_ibcast_: mpi_ibcast mpi_ibcast__ MPI_IBCAST);
+openmpi_names!(mpi_ibcast_: mpi_ibcast_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibcast_(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -781,6 +794,7 @@ unsafe extern "C" fn pmpi_ibcast_(buffer: *mut c_void, count: *mut c_int, dataty
     unsafe { ibcast::<true>(buffer, count, datatype, root, comm, request, ierror) }
 }
 names!(pmpi_ibcast_: pmpi_ibcast pmpi_ibcast__ PMPI_IBCAST);
+openmpi_names!(pmpi_ibcast_: pmpi_ibcast_f08_);
 
 #[cold]
 unsafe fn ibcast_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -891,6 +905,7 @@ unsafe extern "C" fn mpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { ibsend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_ibsend_: mpi_ibsend mpi_ibsend__ MPI_IBSEND);
+openmpi_names!(mpi_ibsend_: mpi_ibsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -898,6 +913,7 @@ unsafe extern "C" fn pmpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { ibsend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_ibsend_: pmpi_ibsend pmpi_ibsend__ PMPI_IBSEND);
+openmpi_names!(pmpi_ibsend_: pmpi_ibsend_f08_);
 
 #[cold]
 unsafe fn ibsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1008,6 +1024,7 @@ unsafe extern "C" fn mpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { iexscan::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(mpi_iexscan_: mpi_iexscan mpi_iexscan__ MPI_IEXSCAN);
+openmpi_names!(mpi_iexscan_: mpi_iexscan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1015,6 +1032,7 @@ unsafe extern "C" fn pmpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, c
     unsafe { iexscan::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_iexscan_: pmpi_iexscan pmpi_iexscan__ PMPI_IEXSCAN);
+openmpi_names!(pmpi_iexscan_: pmpi_iexscan_f08_);
 
 #[cold]
 unsafe fn iexscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1127,6 +1145,7 @@ unsafe extern "C" fn mpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { igather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_igather_: mpi_igather mpi_igather__ MPI_IGATHER);
+openmpi_names!(mpi_igather_: mpi_igather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1134,6 +1153,7 @@ unsafe extern "C" fn pmpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { igather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_igather_: pmpi_igather pmpi_igather__ PMPI_IGATHER);
+openmpi_names!(pmpi_igather_: pmpi_igather_f08_);
 
 #[cold]
 unsafe fn igather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1246,6 +1266,7 @@ unsafe extern "C" fn mpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { igatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_igatherv_: mpi_igatherv mpi_igatherv__ MPI_IGATHERV);
+openmpi_names!(mpi_igatherv_: mpi_igatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1253,6 +1274,7 @@ unsafe extern "C" fn pmpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { igatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_igatherv_: pmpi_igatherv pmpi_igatherv__ PMPI_IGATHERV);
+openmpi_names!(pmpi_igatherv_: pmpi_igatherv_f08_);
 
 #[cold]
 unsafe fn igatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1397,6 +1419,7 @@ unsafe extern "C" fn mpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { imrecv::<false>(buf, count, datatype, message, request, ierror) }
 }
 names!(mpi_imrecv_: mpi_imrecv mpi_imrecv__ MPI_IMRECV);
+openmpi_names!(mpi_imrecv_: mpi_imrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1404,6 +1427,7 @@ unsafe extern "C" fn pmpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { imrecv::<true>(buf, count, datatype, message, request, ierror) }
 }
 names!(pmpi_imrecv_: pmpi_imrecv pmpi_imrecv__ PMPI_IMRECV);
+openmpi_names!(pmpi_imrecv_: pmpi_imrecv_f08_);
 
 #[cold]
 unsafe fn imrecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1522,6 +1546,7 @@ unsafe extern "C" fn mpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: *
     unsafe { ineighbor_allgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_allgather_: mpi_ineighbor_allgather mpi_ineighbor_allgather__ MPI_INEIGHBOR_ALLGATHER);
+openmpi_names!(mpi_ineighbor_allgather_: mpi_ineighbor_allgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1529,6 +1554,7 @@ unsafe extern "C" fn pmpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: 
     unsafe { ineighbor_allgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_allgather_: pmpi_ineighbor_allgather pmpi_ineighbor_allgather__ PMPI_INEIGHBOR_ALLGATHER);
+openmpi_names!(pmpi_ineighbor_allgather_: pmpi_ineighbor_allgather_f08_);
 
 #[cold]
 unsafe fn ineighbor_allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1641,6 +1667,7 @@ unsafe extern "C" fn mpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount: 
     unsafe { ineighbor_allgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_allgatherv_: mpi_ineighbor_allgatherv mpi_ineighbor_allgatherv__ MPI_INEIGHBOR_ALLGATHERV);
+openmpi_names!(mpi_ineighbor_allgatherv_: mpi_ineighbor_allgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1648,6 +1675,7 @@ unsafe extern "C" fn pmpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount:
     unsafe { ineighbor_allgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_allgatherv_: pmpi_ineighbor_allgatherv pmpi_ineighbor_allgatherv__ PMPI_INEIGHBOR_ALLGATHERV);
+openmpi_names!(pmpi_ineighbor_allgatherv_: pmpi_ineighbor_allgatherv_f08_);
 
 #[cold]
 unsafe fn ineighbor_allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1760,6 +1788,7 @@ unsafe extern "C" fn mpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *m
     unsafe { ineighbor_alltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_alltoall_: mpi_ineighbor_alltoall mpi_ineighbor_alltoall__ MPI_INEIGHBOR_ALLTOALL);
+openmpi_names!(mpi_ineighbor_alltoall_: mpi_ineighbor_alltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1767,6 +1796,7 @@ unsafe extern "C" fn pmpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *
     unsafe { ineighbor_alltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_alltoall_: pmpi_ineighbor_alltoall pmpi_ineighbor_alltoall__ PMPI_INEIGHBOR_ALLTOALL);
+openmpi_names!(pmpi_ineighbor_alltoall_: pmpi_ineighbor_alltoall_f08_);
 
 #[cold]
 unsafe fn ineighbor_alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1879,6 +1909,7 @@ unsafe extern "C" fn mpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: 
     unsafe { ineighbor_alltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_alltoallv_: mpi_ineighbor_alltoallv mpi_ineighbor_alltoallv__ MPI_INEIGHBOR_ALLTOALLV);
+openmpi_names!(mpi_ineighbor_alltoallv_: mpi_ineighbor_alltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1886,6 +1917,7 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts:
     unsafe { ineighbor_alltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_alltoallv_: pmpi_ineighbor_alltoallv pmpi_ineighbor_alltoallv__ PMPI_INEIGHBOR_ALLTOALLV);
+openmpi_names!(pmpi_ineighbor_alltoallv_: pmpi_ineighbor_alltoallv_f08_);
 
 #[cold]
 unsafe fn ineighbor_alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2000,6 +2032,7 @@ unsafe extern "C" fn mpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: 
     unsafe { ineighbor_alltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(mpi_ineighbor_alltoallw_: mpi_ineighbor_alltoallw mpi_ineighbor_alltoallw__ MPI_INEIGHBOR_ALLTOALLW);
+openmpi_names!(mpi_ineighbor_alltoallw_: mpi_ineighbor_alltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2007,6 +2040,7 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts:
     unsafe { ineighbor_alltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_alltoallw_: pmpi_ineighbor_alltoallw pmpi_ineighbor_alltoallw__ PMPI_INEIGHBOR_ALLTOALLW);
+openmpi_names!(pmpi_ineighbor_alltoallw_: pmpi_ineighbor_alltoallw_f08_);
 
 #[cold]
 unsafe fn ineighbor_alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2602,6 +2636,7 @@ unsafe extern "C" fn mpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { irecv::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(mpi_irecv_: mpi_irecv mpi_irecv__ MPI_IRECV);
+openmpi_names!(mpi_irecv_: mpi_irecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2609,6 +2644,7 @@ unsafe extern "C" fn pmpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { irecv::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(pmpi_irecv_: pmpi_irecv pmpi_irecv__ PMPI_IRECV);
+openmpi_names!(pmpi_irecv_: pmpi_irecv_f08_);
 
 #[cold]
 unsafe fn irecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2719,6 +2755,7 @@ unsafe extern "C" fn mpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { ireduce::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
 }
 names!(mpi_ireduce_: mpi_ireduce mpi_ireduce__ MPI_IREDUCE);
+openmpi_names!(mpi_ireduce_: mpi_ireduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2726,6 +2763,7 @@ unsafe extern "C" fn pmpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, c
     unsafe { ireduce::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
 }
 names!(pmpi_ireduce_: pmpi_ireduce pmpi_ireduce__ PMPI_IREDUCE);
+openmpi_names!(pmpi_ireduce_: pmpi_ireduce_f08_);
 
 #[cold]
 unsafe fn ireduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2838,6 +2876,7 @@ unsafe extern "C" fn mpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_
     unsafe { ireduce_scatter::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
 }
 names!(mpi_ireduce_scatter_: mpi_ireduce_scatter mpi_ireduce_scatter__ MPI_IREDUCE_SCATTER);
+openmpi_names!(mpi_ireduce_scatter_: mpi_ireduce_scatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2845,6 +2884,7 @@ unsafe extern "C" fn pmpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c
     unsafe { ireduce_scatter::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_ireduce_scatter_: pmpi_ireduce_scatter pmpi_ireduce_scatter__ PMPI_IREDUCE_SCATTER);
+openmpi_names!(pmpi_ireduce_scatter_: pmpi_ireduce_scatter_f08_);
 
 #[cold]
 unsafe fn ireduce_scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2957,6 +2997,7 @@ unsafe extern "C" fn mpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *
     unsafe { ireduce_scatter_block::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
 }
 names!(mpi_ireduce_scatter_block_: mpi_ireduce_scatter_block mpi_ireduce_scatter_block__ MPI_IREDUCE_SCATTER_BLOCK);
+openmpi_names!(mpi_ireduce_scatter_block_: mpi_ireduce_scatter_block_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2964,6 +3005,7 @@ unsafe extern "C" fn pmpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: 
     unsafe { ireduce_scatter_block::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_ireduce_scatter_block_: pmpi_ireduce_scatter_block pmpi_ireduce_scatter_block__ PMPI_IREDUCE_SCATTER_BLOCK);
+openmpi_names!(pmpi_ireduce_scatter_block_: pmpi_ireduce_scatter_block_f08_);
 
 #[cold]
 unsafe fn ireduce_scatter_block_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3076,6 +3118,7 @@ unsafe extern "C" fn mpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { irsend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_irsend_: mpi_irsend mpi_irsend__ MPI_IRSEND);
+openmpi_names!(mpi_irsend_: mpi_irsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3083,6 +3126,7 @@ unsafe extern "C" fn pmpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { irsend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_irsend_: pmpi_irsend pmpi_irsend__ PMPI_IRSEND);
+openmpi_names!(pmpi_irsend_: pmpi_irsend_f08_);
 
 #[cold]
 unsafe fn irsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3221,6 +3265,7 @@ unsafe extern "C" fn mpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, coun
     unsafe { iscan::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(mpi_iscan_: mpi_iscan mpi_iscan__ MPI_ISCAN);
+openmpi_names!(mpi_iscan_: mpi_iscan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3228,6 +3273,7 @@ unsafe extern "C" fn pmpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
     unsafe { iscan::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_iscan_: pmpi_iscan pmpi_iscan__ PMPI_ISCAN);
+openmpi_names!(pmpi_iscan_: pmpi_iscan_f08_);
 
 #[cold]
 unsafe fn iscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3340,6 +3386,7 @@ unsafe extern "C" fn mpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { iscatter::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_iscatter_: mpi_iscatter mpi_iscatter__ MPI_ISCATTER);
+openmpi_names!(mpi_iscatter_: mpi_iscatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3347,6 +3394,7 @@ unsafe extern "C" fn pmpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { iscatter::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_iscatter_: pmpi_iscatter pmpi_iscatter__ PMPI_ISCATTER);
+openmpi_names!(pmpi_iscatter_: pmpi_iscatter_f08_);
 
 #[cold]
 unsafe fn iscatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3459,6 +3507,7 @@ unsafe extern "C" fn mpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { iscatterv::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_iscatterv_: mpi_iscatterv mpi_iscatterv__ MPI_ISCATTERV);
+openmpi_names!(mpi_iscatterv_: mpi_iscatterv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3466,6 +3515,7 @@ unsafe extern "C" fn pmpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { iscatterv::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_iscatterv_: pmpi_iscatterv pmpi_iscatterv__ PMPI_ISCATTERV);
+openmpi_names!(pmpi_iscatterv_: pmpi_iscatterv_f08_);
 
 #[cold]
 unsafe fn iscatterv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3578,6 +3628,7 @@ unsafe extern "C" fn mpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { isend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_isend_: mpi_isend mpi_isend__ MPI_ISEND);
+openmpi_names!(mpi_isend_: mpi_isend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3585,6 +3636,7 @@ unsafe extern "C" fn pmpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { isend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_isend_: pmpi_isend pmpi_isend__ PMPI_ISEND);
+openmpi_names!(pmpi_isend_: pmpi_isend_f08_);
 
 #[cold]
 unsafe fn isend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3695,6 +3747,7 @@ unsafe extern "C" fn mpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { isendrecv::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
 names!(mpi_isendrecv_: mpi_isendrecv mpi_isendrecv__ MPI_ISENDRECV);
+openmpi_names!(mpi_isendrecv_: mpi_isendrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3702,6 +3755,7 @@ unsafe extern "C" fn pmpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { isendrecv::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
 names!(pmpi_isendrecv_: pmpi_isendrecv pmpi_isendrecv__ PMPI_ISENDRECV);
+openmpi_names!(pmpi_isendrecv_: pmpi_isendrecv_f08_);
 
 #[cold]
 unsafe fn isendrecv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3814,6 +3868,7 @@ unsafe extern "C" fn mpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int,
     unsafe { isendrecv_replace::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
 names!(mpi_isendrecv_replace_: mpi_isendrecv_replace mpi_isendrecv_replace__ MPI_ISENDRECV_REPLACE);
+openmpi_names!(mpi_isendrecv_replace_: mpi_isendrecv_replace_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3821,6 +3876,7 @@ unsafe extern "C" fn pmpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int
     unsafe { isendrecv_replace::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
 names!(pmpi_isendrecv_replace_: pmpi_isendrecv_replace pmpi_isendrecv_replace__ PMPI_ISENDRECV_REPLACE);
+openmpi_names!(pmpi_isendrecv_replace_: pmpi_isendrecv_replace_f08_);
 
 #[cold]
 unsafe fn isendrecv_replace_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3931,6 +3987,7 @@ unsafe extern "C" fn mpi_issend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { issend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_issend_: mpi_issend mpi_issend__ MPI_ISSEND);
+openmpi_names!(mpi_issend_: mpi_issend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_issend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3938,6 +3995,7 @@ unsafe extern "C" fn pmpi_issend_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { issend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_issend_: pmpi_issend pmpi_issend__ PMPI_ISSEND);
+openmpi_names!(pmpi_issend_: pmpi_issend_f08_);
 
 #[cold]
 unsafe fn issend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {

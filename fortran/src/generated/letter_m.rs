@@ -48,6 +48,7 @@ unsafe extern "C" fn mpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { mrecv::<false>(buf, count, datatype, message, status, ierror) }
 }
 names!(mpi_mrecv_: mpi_mrecv mpi_mrecv__ MPI_MRECV);
+openmpi_names!(mpi_mrecv_: mpi_mrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -55,6 +56,7 @@ unsafe extern "C" fn pmpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { mrecv::<true>(buf, count, datatype, message, status, ierror) }
 }
 names!(pmpi_mrecv_: pmpi_mrecv pmpi_mrecv__ PMPI_MRECV);
+openmpi_names!(pmpi_mrecv_: pmpi_mrecv_f08_);
 
 #[cold]
 unsafe fn mrecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {

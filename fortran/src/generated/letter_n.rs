@@ -18,6 +18,7 @@ unsafe extern "C" fn mpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *m
     unsafe { neighbor_allgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_allgather_: mpi_neighbor_allgather mpi_neighbor_allgather__ MPI_NEIGHBOR_ALLGATHER);
+openmpi_names!(mpi_neighbor_allgather_: mpi_neighbor_allgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -25,6 +26,7 @@ unsafe extern "C" fn pmpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *
     unsafe { neighbor_allgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_allgather_: pmpi_neighbor_allgather pmpi_neighbor_allgather__ PMPI_NEIGHBOR_ALLGATHER);
+openmpi_names!(pmpi_neighbor_allgather_: pmpi_neighbor_allgather_f08_);
 
 #[cold]
 unsafe fn neighbor_allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -123,6 +125,7 @@ unsafe extern "C" fn mpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_allgather_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_allgather_init_: mpi_neighbor_allgather_init mpi_neighbor_allgather_init__ MPI_NEIGHBOR_ALLGATHER_INIT);
+openmpi_names!(mpi_neighbor_allgather_init_: mpi_neighbor_allgather_init_f08_ mpix_neighbor_allgather_init_ mpix_neighbor_allgather_init mpix_neighbor_allgather_init__ MPIX_NEIGHBOR_ALLGATHER_INIT mpix_neighbor_allgather_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -130,6 +133,7 @@ unsafe extern "C" fn pmpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_allgather_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_allgather_init_: pmpi_neighbor_allgather_init pmpi_neighbor_allgather_init__ PMPI_NEIGHBOR_ALLGATHER_INIT);
+openmpi_names!(pmpi_neighbor_allgather_init_: pmpi_neighbor_allgather_init_f08_ pmpix_neighbor_allgather_init_ pmpix_neighbor_allgather_init pmpix_neighbor_allgather_init__ PMPIX_NEIGHBOR_ALLGATHER_INIT pmpix_neighbor_allgather_init_f08_);
 
 #[cold]
 unsafe fn neighbor_allgather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -238,6 +242,7 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: *
     unsafe { neighbor_allgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_allgatherv_: mpi_neighbor_allgatherv mpi_neighbor_allgatherv__ MPI_NEIGHBOR_ALLGATHERV);
+openmpi_names!(mpi_neighbor_allgatherv_: mpi_neighbor_allgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -245,6 +250,7 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: 
     unsafe { neighbor_allgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_allgatherv_: pmpi_neighbor_allgatherv pmpi_neighbor_allgatherv__ PMPI_NEIGHBOR_ALLGATHERV);
+openmpi_names!(pmpi_neighbor_allgatherv_: pmpi_neighbor_allgatherv_f08_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -343,6 +349,7 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_allgatherv_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_allgatherv_init_: mpi_neighbor_allgatherv_init mpi_neighbor_allgatherv_init__ MPI_NEIGHBOR_ALLGATHERV_INIT);
+openmpi_names!(mpi_neighbor_allgatherv_init_: mpi_neighbor_allgatherv_init_f08_ mpix_neighbor_allgatherv_init_ mpix_neighbor_allgatherv_init mpix_neighbor_allgatherv_init__ MPIX_NEIGHBOR_ALLGATHERV_INIT mpix_neighbor_allgatherv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -350,6 +357,7 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendco
     unsafe { neighbor_allgatherv_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_allgatherv_init_: pmpi_neighbor_allgatherv_init pmpi_neighbor_allgatherv_init__ PMPI_NEIGHBOR_ALLGATHERV_INIT);
+openmpi_names!(pmpi_neighbor_allgatherv_init_: pmpi_neighbor_allgatherv_init_f08_ pmpix_neighbor_allgatherv_init_ pmpix_neighbor_allgatherv_init pmpix_neighbor_allgatherv_init__ PMPIX_NEIGHBOR_ALLGATHERV_INIT pmpix_neighbor_allgatherv_init_f08_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -458,6 +466,7 @@ unsafe extern "C" fn mpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *mu
     unsafe { neighbor_alltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_alltoall_: mpi_neighbor_alltoall mpi_neighbor_alltoall__ MPI_NEIGHBOR_ALLTOALL);
+openmpi_names!(mpi_neighbor_alltoall_: mpi_neighbor_alltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -465,6 +474,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *m
     unsafe { neighbor_alltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_alltoall_: pmpi_neighbor_alltoall pmpi_neighbor_alltoall__ PMPI_NEIGHBOR_ALLTOALL);
+openmpi_names!(pmpi_neighbor_alltoall_: pmpi_neighbor_alltoall_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -563,6 +573,7 @@ unsafe extern "C" fn mpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcount
     unsafe { neighbor_alltoall_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_alltoall_init_: mpi_neighbor_alltoall_init mpi_neighbor_alltoall_init__ MPI_NEIGHBOR_ALLTOALL_INIT);
+openmpi_names!(mpi_neighbor_alltoall_init_: mpi_neighbor_alltoall_init_f08_ mpix_neighbor_alltoall_init_ mpix_neighbor_alltoall_init mpix_neighbor_alltoall_init__ MPIX_NEIGHBOR_ALLTOALL_INIT mpix_neighbor_alltoall_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -570,6 +581,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_alltoall_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_alltoall_init_: pmpi_neighbor_alltoall_init pmpi_neighbor_alltoall_init__ PMPI_NEIGHBOR_ALLTOALL_INIT);
+openmpi_names!(pmpi_neighbor_alltoall_init_: pmpi_neighbor_alltoall_init_f08_ pmpix_neighbor_alltoall_init_ pmpix_neighbor_alltoall_init pmpix_neighbor_alltoall_init__ PMPIX_NEIGHBOR_ALLTOALL_INIT pmpix_neighbor_alltoall_init_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoall_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -678,6 +690,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: *
     unsafe { neighbor_alltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_alltoallv_: mpi_neighbor_alltoallv mpi_neighbor_alltoallv__ MPI_NEIGHBOR_ALLTOALLV);
+openmpi_names!(mpi_neighbor_alltoallv_: mpi_neighbor_alltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -685,6 +698,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: 
     unsafe { neighbor_alltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_alltoallv_: pmpi_neighbor_alltoallv pmpi_neighbor_alltoallv__ PMPI_NEIGHBOR_ALLTOALLV);
+openmpi_names!(pmpi_neighbor_alltoallv_: pmpi_neighbor_alltoallv_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -783,6 +797,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_alltoallv_init::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_alltoallv_init_: mpi_neighbor_alltoallv_init mpi_neighbor_alltoallv_init__ MPI_NEIGHBOR_ALLTOALLV_INIT);
+openmpi_names!(mpi_neighbor_alltoallv_init_: mpi_neighbor_alltoallv_init_f08_ mpix_neighbor_alltoallv_init_ mpix_neighbor_alltoallv_init mpix_neighbor_alltoallv_init__ MPIX_NEIGHBOR_ALLTOALLV_INIT mpix_neighbor_alltoallv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -790,6 +805,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_alltoallv_init::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_alltoallv_init_: pmpi_neighbor_alltoallv_init pmpi_neighbor_alltoallv_init__ PMPI_NEIGHBOR_ALLTOALLV_INIT);
+openmpi_names!(pmpi_neighbor_alltoallv_init_: pmpi_neighbor_alltoallv_init_f08_ pmpix_neighbor_alltoallv_init_ pmpix_neighbor_alltoallv_init pmpix_neighbor_alltoallv_init__ PMPIX_NEIGHBOR_ALLTOALLV_INIT pmpix_neighbor_alltoallv_init_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -900,6 +916,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: *
     unsafe { neighbor_alltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(mpi_neighbor_alltoallw_: mpi_neighbor_alltoallw mpi_neighbor_alltoallw__ MPI_NEIGHBOR_ALLTOALLW);
+openmpi_names!(mpi_neighbor_alltoallw_: mpi_neighbor_alltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -907,6 +924,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: 
     unsafe { neighbor_alltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(pmpi_neighbor_alltoallw_: pmpi_neighbor_alltoallw pmpi_neighbor_alltoallw__ PMPI_NEIGHBOR_ALLTOALLW);
+openmpi_names!(pmpi_neighbor_alltoallw_: pmpi_neighbor_alltoallw_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1015,6 +1033,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_alltoallw_init::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_alltoallw_init_: mpi_neighbor_alltoallw_init mpi_neighbor_alltoallw_init__ MPI_NEIGHBOR_ALLTOALLW_INIT);
+openmpi_names!(mpi_neighbor_alltoallw_init_: mpi_neighbor_alltoallw_init_f08_ mpix_neighbor_alltoallw_init_ mpix_neighbor_alltoallw_init mpix_neighbor_alltoallw_init__ MPIX_NEIGHBOR_ALLTOALLW_INIT mpix_neighbor_alltoallw_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1022,6 +1041,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_alltoallw_init::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_alltoallw_init_: pmpi_neighbor_alltoallw_init pmpi_neighbor_alltoallw_init__ PMPI_NEIGHBOR_ALLTOALLW_INIT);
+openmpi_names!(pmpi_neighbor_alltoallw_init_: pmpi_neighbor_alltoallw_init_f08_ pmpix_neighbor_alltoallw_init_ pmpix_neighbor_alltoallw_init pmpix_neighbor_alltoallw_init__ PMPIX_NEIGHBOR_ALLTOALLW_INIT pmpix_neighbor_alltoallw_init_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {

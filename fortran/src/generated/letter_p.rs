@@ -18,6 +18,7 @@ unsafe extern "C" fn mpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatype
     unsafe { pack::<false>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
 }
 names!(mpi_pack_: mpi_pack mpi_pack__ MPI_PACK);
+openmpi_names!(mpi_pack_: mpi_pack_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatype: *mut c_int, outbuf: *mut c_void, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -25,6 +26,7 @@ unsafe extern "C" fn pmpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatyp
     unsafe { pack::<true>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
 }
 names!(pmpi_pack_: pmpi_pack pmpi_pack__ PMPI_PACK);
+openmpi_names!(pmpi_pack_: pmpi_pack_f08_);
 
 #[cold]
 unsafe fn pack_f08_sections<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -120,6 +122,7 @@ unsafe extern "C" fn mpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_void
     unsafe { pack_external::<false>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror, datarep_len) }
 }
 names!(mpi_pack_external_: mpi_pack_external mpi_pack_external__ MPI_PACK_EXTERNAL);
+openmpi_names!(mpi_pack_external_: mpi_pack_external_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_void, incount: *mut c_int, datatype: *mut c_int, outbuf: *mut c_void, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -127,6 +130,7 @@ unsafe extern "C" fn pmpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_voi
     unsafe { pack_external::<true>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror, datarep_len) }
 }
 names!(pmpi_pack_external_: pmpi_pack_external pmpi_pack_external__ PMPI_PACK_EXTERNAL);
+openmpi_names!(pmpi_pack_external_: pmpi_pack_external_f08_);
 
 #[cold]
 unsafe fn pack_external_f08_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
@@ -452,6 +456,7 @@ unsafe extern "C" fn mpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, c
     unsafe { precv_init::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 names!(mpi_precv_init_: mpi_precv_init mpi_precv_init__ MPI_PRECV_INIT);
+openmpi_names!(mpi_precv_init_: mpi_precv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -459,6 +464,7 @@ unsafe extern "C" fn pmpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, 
     unsafe { precv_init::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 names!(pmpi_precv_init_: pmpi_precv_init pmpi_precv_init__ PMPI_PRECV_INIT);
+openmpi_names!(pmpi_precv_init_: pmpi_precv_init_f08_);
 
 #[cold]
 unsafe fn precv_init_f08_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -593,6 +599,7 @@ unsafe extern "C" fn mpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, c
     unsafe { psend_init::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 names!(mpi_psend_init_: mpi_psend_init mpi_psend_init__ MPI_PSEND_INIT);
+openmpi_names!(mpi_psend_init_: mpi_psend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -600,6 +607,7 @@ unsafe extern "C" fn pmpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, 
     unsafe { psend_init::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 names!(pmpi_psend_init_: pmpi_psend_init pmpi_psend_init__ PMPI_PSEND_INIT);
+openmpi_names!(pmpi_psend_init_: pmpi_psend_init_f08_);
 
 #[cold]
 unsafe fn psend_init_f08_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -732,6 +740,7 @@ unsafe extern "C" fn mpi_put_(origin_addr: *mut c_void, origin_count: *mut c_int
     unsafe { put::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(mpi_put_: mpi_put mpi_put__ MPI_PUT);
+openmpi_names!(mpi_put_: mpi_put_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_put_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -739,6 +748,7 @@ unsafe extern "C" fn pmpi_put_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { put::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(pmpi_put_: pmpi_put pmpi_put__ PMPI_PUT);
+openmpi_names!(pmpi_put_: pmpi_put_f08_);
 
 #[cold]
 unsafe fn put_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {

@@ -22,6 +22,7 @@ unsafe extern "C" fn mpi_raccumulate_(origin_addr: *mut c_void, origin_count: *m
     unsafe { raccumulate::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(mpi_raccumulate_: mpi_raccumulate mpi_raccumulate__ MPI_RACCUMULATE);
+openmpi_names!(mpi_raccumulate_: mpi_raccumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_raccumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -29,6 +30,7 @@ unsafe extern "C" fn pmpi_raccumulate_(origin_addr: *mut c_void, origin_count: *
     unsafe { raccumulate::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(pmpi_raccumulate_: pmpi_raccumulate pmpi_raccumulate__ PMPI_RACCUMULATE);
+openmpi_names!(pmpi_raccumulate_: pmpi_raccumulate_f08_);
 
 #[cold]
 unsafe fn raccumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -137,6 +139,7 @@ unsafe extern "C" fn mpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *m
     unsafe { recv::<false>(buf, count, datatype, source, tag, comm, status, ierror) }
 }
 names!(mpi_recv_: mpi_recv mpi_recv__ MPI_RECV);
+openmpi_names!(mpi_recv_: mpi_recv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -144,6 +147,7 @@ unsafe extern "C" fn pmpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { recv::<true>(buf, count, datatype, source, tag, comm, status, ierror) }
 }
 names!(pmpi_recv_: pmpi_recv pmpi_recv__ PMPI_RECV);
+openmpi_names!(pmpi_recv_: pmpi_recv_f08_);
 
 #[cold]
 unsafe fn recv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -238,6 +242,7 @@ unsafe extern "C" fn mpi_recv_init_(buf: *mut c_void, count: *mut c_int, datatyp
     unsafe { recv_init::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(mpi_recv_init_: mpi_recv_init mpi_recv_init__ MPI_RECV_INIT);
+openmpi_names!(mpi_recv_init_: mpi_recv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -245,6 +250,7 @@ unsafe extern "C" fn pmpi_recv_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { recv_init::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(pmpi_recv_init_: pmpi_recv_init pmpi_recv_init__ PMPI_RECV_INIT);
+openmpi_names!(pmpi_recv_init_: pmpi_recv_init_f08_);
 
 #[cold]
 unsafe fn recv_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -351,6 +357,7 @@ unsafe extern "C" fn mpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
     unsafe { reduce::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
 }
 names!(mpi_reduce_: mpi_reduce mpi_reduce__ MPI_REDUCE);
+openmpi_names!(mpi_reduce_: mpi_reduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -358,6 +365,7 @@ unsafe extern "C" fn pmpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { reduce::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
 }
 names!(pmpi_reduce_: pmpi_reduce pmpi_reduce__ PMPI_REDUCE);
+openmpi_names!(pmpi_reduce_: pmpi_reduce_f08_);
 
 #[cold]
 unsafe fn reduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -456,6 +464,7 @@ unsafe extern "C" fn mpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_void
     unsafe { reduce_init::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
 }
 names!(mpi_reduce_init_: mpi_reduce_init mpi_reduce_init__ MPI_REDUCE_INIT);
+openmpi_names!(mpi_reduce_init_: mpi_reduce_init_f08_ mpix_reduce_init_ mpix_reduce_init mpix_reduce_init__ MPIX_REDUCE_INIT mpix_reduce_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -463,6 +472,7 @@ unsafe extern "C" fn pmpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_voi
     unsafe { reduce_init::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
 }
 names!(pmpi_reduce_init_: pmpi_reduce_init pmpi_reduce_init__ PMPI_REDUCE_INIT);
+openmpi_names!(pmpi_reduce_init_: pmpi_reduce_init_f08_ pmpix_reduce_init_ pmpix_reduce_init pmpix_reduce_init__ PMPIX_REDUCE_INIT pmpix_reduce_init_f08_);
 
 #[cold]
 unsafe fn reduce_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -571,6 +581,7 @@ unsafe extern "C" fn mpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_void
     unsafe { reduce_local::<false>(inbuf, inoutbuf, count, datatype, op, ierror) }
 }
 names!(mpi_reduce_local_: mpi_reduce_local mpi_reduce_local__ MPI_REDUCE_LOCAL);
+openmpi_names!(mpi_reduce_local_: mpi_reduce_local_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -578,6 +589,7 @@ unsafe extern "C" fn pmpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_voi
     unsafe { reduce_local::<true>(inbuf, inoutbuf, count, datatype, op, ierror) }
 }
 names!(pmpi_reduce_local_: pmpi_reduce_local pmpi_reduce_local__ PMPI_REDUCE_LOCAL);
+openmpi_names!(pmpi_reduce_local_: pmpi_reduce_local_f08_);
 
 #[cold]
 unsafe fn reduce_local_f08_sections<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -672,6 +684,7 @@ unsafe extern "C" fn mpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_v
     unsafe { reduce_scatter::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
 }
 names!(mpi_reduce_scatter_: mpi_reduce_scatter mpi_reduce_scatter__ MPI_REDUCE_SCATTER);
+openmpi_names!(mpi_reduce_scatter_: mpi_reduce_scatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -679,6 +692,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_
     unsafe { reduce_scatter::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
 }
 names!(pmpi_reduce_scatter_: pmpi_reduce_scatter pmpi_reduce_scatter__ PMPI_REDUCE_SCATTER);
+openmpi_names!(pmpi_reduce_scatter_: pmpi_reduce_scatter_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -773,6 +787,7 @@ unsafe extern "C" fn mpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *m
     unsafe { reduce_scatter_block::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
 }
 names!(mpi_reduce_scatter_block_: mpi_reduce_scatter_block mpi_reduce_scatter_block__ MPI_REDUCE_SCATTER_BLOCK);
+openmpi_names!(mpi_reduce_scatter_block_: mpi_reduce_scatter_block_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -780,6 +795,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *
     unsafe { reduce_scatter_block::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
 }
 names!(pmpi_reduce_scatter_block_: pmpi_reduce_scatter_block pmpi_reduce_scatter_block__ PMPI_REDUCE_SCATTER_BLOCK);
+openmpi_names!(pmpi_reduce_scatter_block_: pmpi_reduce_scatter_block_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_block_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -878,6 +894,7 @@ unsafe extern "C" fn mpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvbu
     unsafe { reduce_scatter_block_init::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_reduce_scatter_block_init_: mpi_reduce_scatter_block_init mpi_reduce_scatter_block_init__ MPI_REDUCE_SCATTER_BLOCK_INIT);
+openmpi_names!(mpi_reduce_scatter_block_init_: mpi_reduce_scatter_block_init_f08_ mpix_reduce_scatter_block_init_ mpix_reduce_scatter_block_init mpix_reduce_scatter_block_init__ MPIX_REDUCE_SCATTER_BLOCK_INIT mpix_reduce_scatter_block_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -885,6 +902,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvb
     unsafe { reduce_scatter_block_init::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_reduce_scatter_block_init_: pmpi_reduce_scatter_block_init pmpi_reduce_scatter_block_init__ PMPI_REDUCE_SCATTER_BLOCK_INIT);
+openmpi_names!(pmpi_reduce_scatter_block_init_: pmpi_reduce_scatter_block_init_f08_ pmpix_reduce_scatter_block_init_ pmpix_reduce_scatter_block_init pmpix_reduce_scatter_block_init__ PMPIX_REDUCE_SCATTER_BLOCK_INIT pmpix_reduce_scatter_block_init_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_block_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -997,6 +1015,7 @@ unsafe extern "C" fn mpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *mu
     unsafe { reduce_scatter_init::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_reduce_scatter_init_: mpi_reduce_scatter_init mpi_reduce_scatter_init__ MPI_REDUCE_SCATTER_INIT);
+openmpi_names!(mpi_reduce_scatter_init_: mpi_reduce_scatter_init_f08_ mpix_reduce_scatter_init_ mpix_reduce_scatter_init mpix_reduce_scatter_init__ MPIX_REDUCE_SCATTER_INIT mpix_reduce_scatter_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1004,6 +1023,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *m
     unsafe { reduce_scatter_init::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_reduce_scatter_init_: pmpi_reduce_scatter_init pmpi_reduce_scatter_init__ PMPI_REDUCE_SCATTER_INIT);
+openmpi_names!(pmpi_reduce_scatter_init_: pmpi_reduce_scatter_init_f08_ pmpix_reduce_scatter_init_ pmpix_reduce_scatter_init pmpix_reduce_scatter_init__ PMPIX_REDUCE_SCATTER_INIT pmpix_reduce_scatter_init_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1357,6 +1377,7 @@ unsafe extern "C" fn mpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { rget::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(mpi_rget_: mpi_rget mpi_rget__ MPI_RGET);
+openmpi_names!(mpi_rget_: mpi_rget_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1364,6 +1385,7 @@ unsafe extern "C" fn pmpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_i
     unsafe { rget::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(pmpi_rget_: pmpi_rget pmpi_rget__ PMPI_RGET);
+openmpi_names!(pmpi_rget_: pmpi_rget_f08_);
 
 #[cold]
 unsafe fn rget_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1476,6 +1498,7 @@ unsafe extern "C" fn mpi_rget_accumulate_(origin_addr: *mut c_void, origin_count
     unsafe { rget_accumulate::<false>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(mpi_rget_accumulate_: mpi_rget_accumulate mpi_rget_accumulate__ MPI_RGET_ACCUMULATE);
+openmpi_names!(mpi_rget_accumulate_: mpi_rget_accumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_accumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1483,6 +1506,7 @@ unsafe extern "C" fn pmpi_rget_accumulate_(origin_addr: *mut c_void, origin_coun
     unsafe { rget_accumulate::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(pmpi_rget_accumulate_: pmpi_rget_accumulate pmpi_rget_accumulate__ PMPI_RGET_ACCUMULATE);
+openmpi_names!(pmpi_rget_accumulate_: pmpi_rget_accumulate_f08_);
 
 #[cold]
 unsafe fn rget_accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1601,6 +1625,7 @@ unsafe extern "C" fn mpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { rput::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(mpi_rput_: mpi_rput mpi_rput__ MPI_RPUT);
+openmpi_names!(mpi_rput_: mpi_rput_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1608,6 +1633,7 @@ unsafe extern "C" fn pmpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_i
     unsafe { rput::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(pmpi_rput_: pmpi_rput pmpi_rput__ PMPI_RPUT);
+openmpi_names!(pmpi_rput_: pmpi_rput_f08_);
 
 #[cold]
 unsafe fn rput_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1716,6 +1742,7 @@ unsafe extern "C" fn mpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { rsend::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_rsend_: mpi_rsend mpi_rsend__ MPI_RSEND);
+openmpi_names!(mpi_rsend_: mpi_rsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1723,6 +1750,7 @@ unsafe extern "C" fn pmpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { rsend::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_rsend_: pmpi_rsend pmpi_rsend__ PMPI_RSEND);
+openmpi_names!(pmpi_rsend_: pmpi_rsend_f08_);
 
 #[cold]
 unsafe fn rsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1817,6 +1845,7 @@ unsafe extern "C" fn mpi_rsend_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { rsend_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_rsend_init_: mpi_rsend_init mpi_rsend_init__ MPI_RSEND_INIT);
+openmpi_names!(mpi_rsend_init_: mpi_rsend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1824,6 +1853,7 @@ unsafe extern "C" fn pmpi_rsend_init_(buf: *mut c_void, count: *mut c_int, datat
     unsafe { rsend_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_rsend_init_: pmpi_rsend_init pmpi_rsend_init__ PMPI_RSEND_INIT);
+openmpi_names!(pmpi_rsend_init_: pmpi_rsend_init_f08_);
 
 #[cold]
 unsafe fn rsend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {

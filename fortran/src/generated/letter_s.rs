@@ -18,6 +18,7 @@ unsafe extern "C" fn mpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count
     unsafe { scan::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(mpi_scan_: mpi_scan mpi_scan__ MPI_SCAN);
+openmpi_names!(mpi_scan_: mpi_scan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -25,6 +26,7 @@ unsafe extern "C" fn pmpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, coun
     unsafe { scan::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(pmpi_scan_: pmpi_scan pmpi_scan__ PMPI_SCAN);
+openmpi_names!(pmpi_scan_: pmpi_scan_f08_);
 
 #[cold]
 unsafe fn scan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -123,6 +125,7 @@ unsafe extern "C" fn mpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, 
     unsafe { scan_init::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_scan_init_: mpi_scan_init mpi_scan_init__ MPI_SCAN_INIT);
+openmpi_names!(mpi_scan_init_: mpi_scan_init_f08_ mpix_scan_init_ mpix_scan_init mpix_scan_init__ MPIX_SCAN_INIT mpix_scan_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -130,6 +133,7 @@ unsafe extern "C" fn pmpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void,
     unsafe { scan_init::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_scan_init_: pmpi_scan_init pmpi_scan_init__ PMPI_SCAN_INIT);
+openmpi_names!(pmpi_scan_init_: pmpi_scan_init_f08_ pmpix_scan_init_ pmpix_scan_init pmpix_scan_init__ PMPIX_SCAN_INIT pmpix_scan_init_f08_);
 
 #[cold]
 unsafe fn scan_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -238,6 +242,7 @@ unsafe extern "C" fn mpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { scatter::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(mpi_scatter_: mpi_scatter mpi_scatter__ MPI_SCATTER);
+openmpi_names!(mpi_scatter_: mpi_scatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -245,6 +250,7 @@ unsafe extern "C" fn pmpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { scatter::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(pmpi_scatter_: pmpi_scatter pmpi_scatter__ PMPI_SCATTER);
+openmpi_names!(pmpi_scatter_: pmpi_scatter_f08_);
 
 #[cold]
 unsafe fn scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -343,6 +349,7 @@ unsafe extern "C" fn mpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { scatter_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_scatter_init_: mpi_scatter_init mpi_scatter_init__ MPI_SCATTER_INIT);
+openmpi_names!(mpi_scatter_init_: mpi_scatter_init_f08_ mpix_scatter_init_ mpix_scatter_init mpix_scatter_init__ MPIX_SCATTER_INIT mpix_scatter_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -350,6 +357,7 @@ unsafe extern "C" fn pmpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_
     unsafe { scatter_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_scatter_init_: pmpi_scatter_init pmpi_scatter_init__ PMPI_SCATTER_INIT);
+openmpi_names!(pmpi_scatter_init_: pmpi_scatter_init_f08_ pmpix_scatter_init_ pmpix_scatter_init pmpix_scatter_init__ PMPIX_SCATTER_INIT pmpix_scatter_init_f08_);
 
 #[cold]
 unsafe fn scatter_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -458,6 +466,7 @@ unsafe extern "C" fn mpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int,
     unsafe { scatterv::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(mpi_scatterv_: mpi_scatterv mpi_scatterv__ MPI_SCATTERV);
+openmpi_names!(mpi_scatterv_: mpi_scatterv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -465,6 +474,7 @@ unsafe extern "C" fn pmpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { scatterv::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(pmpi_scatterv_: pmpi_scatterv pmpi_scatterv__ PMPI_SCATTERV);
+openmpi_names!(pmpi_scatterv_: pmpi_scatterv_f08_);
 
 #[cold]
 unsafe fn scatterv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -563,6 +573,7 @@ unsafe extern "C" fn mpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut c
     unsafe { scatterv_init::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_scatterv_init_: mpi_scatterv_init mpi_scatterv_init__ MPI_SCATTERV_INIT);
+openmpi_names!(mpi_scatterv_init_: mpi_scatterv_init_f08_ mpix_scatterv_init_ mpix_scatterv_init mpix_scatterv_init__ MPIX_SCATTERV_INIT mpix_scatterv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -570,6 +581,7 @@ unsafe extern "C" fn pmpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut 
     unsafe { scatterv_init::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_scatterv_init_: pmpi_scatterv_init pmpi_scatterv_init__ PMPI_SCATTERV_INIT);
+openmpi_names!(pmpi_scatterv_init_: pmpi_scatterv_init_f08_ pmpix_scatterv_init_ pmpix_scatterv_init pmpix_scatterv_init__ PMPIX_SCATTERV_INIT pmpix_scatterv_init_f08_);
 
 #[cold]
 unsafe fn scatterv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -678,6 +690,7 @@ unsafe extern "C" fn mpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *m
     unsafe { send::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_send_: mpi_send mpi_send__ MPI_SEND);
+openmpi_names!(mpi_send_: mpi_send_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -685,6 +698,7 @@ unsafe extern "C" fn pmpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { send::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_send_: pmpi_send pmpi_send__ PMPI_SEND);
+openmpi_names!(pmpi_send_: pmpi_send_f08_);
 
 #[cold]
 unsafe fn send_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -779,6 +793,7 @@ unsafe extern "C" fn mpi_send_init_(buf: *mut c_void, count: *mut c_int, datatyp
     unsafe { send_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_send_init_: mpi_send_init mpi_send_init__ MPI_SEND_INIT);
+openmpi_names!(mpi_send_init_: mpi_send_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -786,6 +801,7 @@ unsafe extern "C" fn pmpi_send_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { send_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_send_init_: pmpi_send_init pmpi_send_init__ PMPI_SEND_INIT);
+openmpi_names!(pmpi_send_init_: pmpi_send_init_f08_);
 
 #[cold]
 unsafe fn send_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -892,6 +908,7 @@ unsafe extern "C" fn mpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { sendrecv::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
 names!(mpi_sendrecv_: mpi_sendrecv mpi_sendrecv__ MPI_SENDRECV);
+openmpi_names!(mpi_sendrecv_: mpi_sendrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -899,6 +916,7 @@ unsafe extern "C" fn pmpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { sendrecv::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
 names!(pmpi_sendrecv_: pmpi_sendrecv pmpi_sendrecv__ PMPI_SENDRECV);
+openmpi_names!(pmpi_sendrecv_: pmpi_sendrecv_f08_);
 
 #[cold]
 unsafe fn sendrecv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -993,6 +1011,7 @@ unsafe extern "C" fn mpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int, 
     unsafe { sendrecv_replace::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
 names!(mpi_sendrecv_replace_: mpi_sendrecv_replace mpi_sendrecv_replace__ MPI_SENDRECV_REPLACE);
+openmpi_names!(mpi_sendrecv_replace_: mpi_sendrecv_replace_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1000,6 +1019,7 @@ unsafe extern "C" fn pmpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int,
     unsafe { sendrecv_replace::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
 names!(pmpi_sendrecv_replace_: pmpi_sendrecv_replace pmpi_sendrecv_replace__ PMPI_SENDRECV_REPLACE);
+openmpi_names!(pmpi_sendrecv_replace_: pmpi_sendrecv_replace_f08_);
 
 #[cold]
 unsafe fn sendrecv_replace_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1090,6 +1110,7 @@ unsafe extern "C" fn mpi_session_attach_buffer_(session: *mut c_int, buffer: *mu
     unsafe { session_attach_buffer::<false>(session, buffer, size, ierror) }
 }
 names!(mpi_session_attach_buffer_: mpi_session_attach_buffer mpi_session_attach_buffer__ MPI_SESSION_ATTACH_BUFFER);
+openmpi_names!(mpi_session_attach_buffer_: mpi_session_attach_buffer_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_session_attach_buffer_(session: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -1097,6 +1118,7 @@ unsafe extern "C" fn pmpi_session_attach_buffer_(session: *mut c_int, buffer: *m
     unsafe { session_attach_buffer::<true>(session, buffer, size, ierror) }
 }
 names!(pmpi_session_attach_buffer_: pmpi_session_attach_buffer pmpi_session_attach_buffer__ PMPI_SESSION_ATTACH_BUFFER);
+openmpi_names!(pmpi_session_attach_buffer_: pmpi_session_attach_buffer_f08_);
 
 #[inline]
 unsafe fn session_attach_buffer_f08<const P: bool>(session: *mut c_int, buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
@@ -1542,6 +1564,7 @@ unsafe extern "C" fn mpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { ssend::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_ssend_: mpi_ssend mpi_ssend__ MPI_SSEND);
+openmpi_names!(mpi_ssend_: mpi_ssend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1549,6 +1572,7 @@ unsafe extern "C" fn pmpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { ssend::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_ssend_: pmpi_ssend pmpi_ssend__ PMPI_SSEND);
+openmpi_names!(pmpi_ssend_: pmpi_ssend_f08_);
 
 #[cold]
 unsafe fn ssend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1643,6 +1667,7 @@ unsafe extern "C" fn mpi_ssend_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { ssend_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_ssend_init_: mpi_ssend_init mpi_ssend_init__ MPI_SSEND_INIT);
+openmpi_names!(mpi_ssend_init_: mpi_ssend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1650,6 +1675,7 @@ unsafe extern "C" fn pmpi_ssend_init_(buf: *mut c_void, count: *mut c_int, datat
     unsafe { ssend_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_ssend_init_: pmpi_ssend_init pmpi_ssend_init__ PMPI_SSEND_INIT);
+openmpi_names!(pmpi_ssend_init_: pmpi_ssend_init_f08_);
 
 #[cold]
 unsafe fn ssend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {

@@ -18,6 +18,7 @@ unsafe extern "C" fn mpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, positio
     unsafe { unpack::<false>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror) }
 }
 names!(mpi_unpack_: mpi_unpack mpi_unpack__ MPI_UNPACK);
+openmpi_names!(mpi_unpack_: mpi_unpack_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, position: *mut c_int, outbuf: *mut c_void, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -25,6 +26,7 @@ unsafe extern "C" fn pmpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, positi
     unsafe { unpack::<true>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror) }
 }
 names!(pmpi_unpack_: pmpi_unpack pmpi_unpack__ PMPI_UNPACK);
+openmpi_names!(pmpi_unpack_: pmpi_unpack_f08_);
 
 #[cold]
 unsafe fn unpack_f08_sections<const P: bool>(inbuf: *const Descriptor, insize: *mut c_int, position: *mut c_int, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -120,6 +122,7 @@ unsafe extern "C" fn mpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_vo
     unsafe { unpack_external::<false>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror, datarep_len) }
 }
 names!(mpi_unpack_external_: mpi_unpack_external mpi_unpack_external__ MPI_UNPACK_EXTERNAL);
+openmpi_names!(mpi_unpack_external_: mpi_unpack_external_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_void, insize: *mut i64, position: *mut i64, outbuf: *mut c_void, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
@@ -127,6 +130,7 @@ unsafe extern "C" fn pmpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_v
     unsafe { unpack_external::<true>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror, datarep_len) }
 }
 names!(pmpi_unpack_external_: pmpi_unpack_external pmpi_unpack_external__ PMPI_UNPACK_EXTERNAL);
+openmpi_names!(pmpi_unpack_external_: pmpi_unpack_external_f08_);
 
 #[cold]
 unsafe fn unpack_external_f08_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {

@@ -228,6 +228,7 @@ unsafe extern "C" fn mpi_win_attach_(win: *mut c_int, base: *mut c_void, size: *
     unsafe { win_attach::<false>(win, base, size, ierror) }
 }
 names!(mpi_win_attach_: mpi_win_attach mpi_win_attach__ MPI_WIN_ATTACH);
+openmpi_names!(mpi_win_attach_: mpi_win_attach_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_attach_(win: *mut c_int, base: *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -235,6 +236,7 @@ unsafe extern "C" fn pmpi_win_attach_(win: *mut c_int, base: *mut c_void, size: 
     unsafe { win_attach::<true>(win, base, size, ierror) }
 }
 names!(pmpi_win_attach_: pmpi_win_attach pmpi_win_attach__ PMPI_WIN_ATTACH);
+openmpi_names!(pmpi_win_attach_: pmpi_win_attach_f08_);
 
 #[inline]
 unsafe fn win_attach_f08<const P: bool>(win: *mut c_int, base: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -326,6 +328,7 @@ unsafe extern "C" fn mpi_win_create_(base: *mut c_void, size: *mut i64, disp_uni
     unsafe { win_create::<false>(base, size, disp_unit, info, comm, win, ierror) }
 }
 names!(mpi_win_create_: mpi_win_create mpi_win_create__ MPI_WIN_CREATE);
+openmpi_names!(mpi_win_create_: mpi_win_create_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_create_(base: *mut c_void, size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -333,6 +336,7 @@ unsafe extern "C" fn pmpi_win_create_(base: *mut c_void, size: *mut i64, disp_un
     unsafe { win_create::<true>(base, size, disp_unit, info, comm, win, ierror) }
 }
 names!(pmpi_win_create_: pmpi_win_create pmpi_win_create__ PMPI_WIN_CREATE);
+openmpi_names!(pmpi_win_create_: pmpi_win_create_f08_);
 
 #[inline]
 unsafe fn win_create_f08<const P: bool>(base: *const Descriptor, size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -503,6 +507,7 @@ unsafe extern "C" fn mpi_win_detach_(win: *mut c_int, base: *mut c_void, ierror:
     unsafe { win_detach::<false>(win, base, ierror) }
 }
 names!(mpi_win_detach_: mpi_win_detach mpi_win_detach__ MPI_WIN_DETACH);
+openmpi_names!(mpi_win_detach_: mpi_win_detach_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_detach_(win: *mut c_int, base: *mut c_void, ierror: *mut c_int) {
@@ -510,6 +515,7 @@ unsafe extern "C" fn pmpi_win_detach_(win: *mut c_int, base: *mut c_void, ierror
     unsafe { win_detach::<true>(win, base, ierror) }
 }
 names!(pmpi_win_detach_: pmpi_win_detach pmpi_win_detach__ PMPI_WIN_DETACH);
+openmpi_names!(pmpi_win_detach_: pmpi_win_detach_f08_);
 
 #[inline]
 unsafe fn win_detach_f08<const P: bool>(win: *mut c_int, base: *const Descriptor, ierror: *mut c_int) {

@@ -24,4 +24,6 @@ mod letter_s;
 mod letter_t;
 mod letter_u;
 mod letter_w;
+#[cfg(feature = "openmpi")]
+mod openmpi;
 mod sizeof;

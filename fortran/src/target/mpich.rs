@@ -4,19 +4,20 @@
 //! status has five INTEGERs. Names of common blocks, of module data and of module procedures are
 //! those that programs refer to which were compiled with the modules of these libraries.
 
-mod common;
 mod constants;
 mod descriptor;
 mod modules;
+mod sentinels;
 
 use std::os::raw::{c_int, c_void};
 
 use super::Predefined;
 use crate::handle::Handle;
+use crate::target::converted;
 
-pub(crate) use self::common::*;
 pub(crate) use self::descriptor::{Described, Foreign as Passed};
-pub(crate) use self::modules::is_null_conversion;
+pub(crate) use self::sentinels::*;
+pub(crate) use crate::target::modules::is_null_conversion;
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident, $null:literal;)*) => {
@@ -67,29 +68,12 @@ handles! {
     MPI_Session, 0x3800_0000;
 }
 
-/// A file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-#[allow(non_camel_case_types)]
-pub(crate) struct MPI_File(*mut c_void);
-
-impl Handle for MPI_File {
-    const NULL: MPI_File = MPI_File(std::ptr::null_mut());
-
-    fn from_fortran(integer: c_int) -> MPI_File {
-        // SAFETY: takes any number.
-        unsafe { PMPI_File_f2c(integer) }
-    }
-
-    fn to_fortran(self) -> c_int {
-        // SAFETY: takes any handle.
-        unsafe { PMPI_File_c2f(self) }
-    }
+converted::handles! {
+    /// A file.
+    MPI_File, std::ptr::null(), PMPI_File_f2c, PMPI_File_c2f;
 }
 
 unsafe extern "C" {
-    fn PMPI_File_f2c(file: c_int) -> MPI_File;
-    fn PMPI_File_c2f(file: MPI_File) -> c_int;
     static MPI_UNWEIGHTED: *mut c_int;
     static MPI_WEIGHTS_EMPTY: *mut c_int;
 }
@@ -158,18 +142,6 @@ macro_rules! described {
     };
 }
 pub(crate) use described;
-
-/// Gives an entry point of `mpi_f08` the names that it has in MPICH.
-macro_rules! mpich_names {
-    ($target:ident: $($name:ident)*) => { $crate::names::names!($target: $($name)*); };
-}
-pub(crate) use mpich_names;
-
-/// An entry point that MPICH alone has.
-macro_rules! mpich_entry {
-    ($($item:item)*) => { $($item)* };
-}
-pub(crate) use mpich_entry;
 
 /// The descriptor of a CHARACTER argument.
 macro_rules! described_text {

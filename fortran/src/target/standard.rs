@@ -168,29 +168,6 @@ pub(crate) fn is_null_conversion(_procedure: *const c_void) -> bool {
     false
 }
 
-/// The descriptor of an entry point of `mpi_f08`, whose procedures with buffers have BIND(C).
-pub(crate) use crate::descriptor::Descriptor as Passed;
-
-/// The C standard's form of a descriptor that an entry point was passed: itself.
-macro_rules! described {
-    ($passed:expr) => {
-        $passed
-    };
-}
-pub(crate) use described;
-
-/// Names that an entry point of `mpi_f08` has in MPICH alone.
-macro_rules! mpich_names {
-    ($target:ident: $($name:ident)*) => {};
-}
-pub(crate) use mpich_names;
-
-/// An entry point that MPICH alone has.
-macro_rules! mpich_entry {
-    ($($item:item)*) => {};
-}
-pub(crate) use mpich_entry;
-
 /// Memory that is compared by address only.
 #[repr(C, align(16))]
 pub(crate) struct Block<const N: usize>(UnsafeCell<[c_int; N]>);

@@ -31,11 +31,13 @@ contains
     handled(3) = handled(3) + 1
   end subroutine
 
+  ! Not in Open MPI {
   subroutine session_handler(session, code)
     integer :: session, code
     if (session == MPI_SESSION_NULL .or. code == MPI_SUCCESS) print '(A)', 'WRONG session'
     handled(4) = handled(4) + 1
   end subroutine
+  ! }
 
   ! Communicators, windows and datatypes alike.
   subroutine copy(object, keyval, extra_state, value_in, value_out, flag, ierror)
@@ -204,6 +206,7 @@ contains
     call check('error of a file', handled(3) == 1)
     call MPI_File_close(file, ierror)
 
+    ! Not in Open MPI {
     call MPI_Session_create_errhandler(session_handler, handler, ierror)
     call MPI_Session_init(MPI_INFO_NULL, handler, session, ierror)
     call MPI_Errhandler_free(handler, ierror)
@@ -214,6 +217,7 @@ contains
     call check('group of a session', got == n)
     call MPI_Group_free(group, ierror)
     call MPI_Session_finalize(session, ierror)
+    ! }
   end subroutine
 
   function name_of(what) result(name)
@@ -232,9 +236,11 @@ contains
     call check('own text', text == 'no more sugar' .and. length == 13)
     call MPI_Error_class(code, class, ierror)
     call check('own class', class == new_class)
+    ! Not in Open MPI {
     call MPI_Remove_error_string(code, ierror)
     call MPI_Remove_error_code(code, ierror)
     call MPI_Remove_error_class(new_class, ierror)
+    ! }
     call check('removed', ierror == MPI_SUCCESS)
   end subroutine
 

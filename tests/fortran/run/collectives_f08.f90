@@ -79,6 +79,7 @@ contains
     call MPI_Alltoallv(sent, counts, places, MPI_INTEGER, got, counts, places, MPI_INTEGER, &
       MPI_COMM_WORLD)
     call check('alltoallv', all(got == [(100 * i + n - 1 - me, i = n - 1, 0, -1)]))
+    ! Not in Open MPI {
     large = 1
     far = [(int(i - 1, A), i = 1, n)]
     got = -1
@@ -86,11 +87,14 @@ contains
       MPI_COMM_WORLD, request)
     call MPI_Wait(request, MPI_STATUS_IGNORE)
     call check('large alltoallv', all(got == [(100 * i + me, i = 0, n - 1)]))
+    ! }
     types = MPI_INTEGER
     far = 4 * far
+    ! Not in Open MPI {
     got = -1
     call MPI_Alltoallw(sent, large, far, types, got, large, far, types, MPI_COMM_WORLD)
     call check('large alltoallw', all(got == [(100 * i + me, i = 0, n - 1)]))
+    ! }
     wide = -1
     wide(:, me + 1) = [me, -me]
     call MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, wide, 2, MPI_INTEGER, MPI_COMM_WORLD)
@@ -160,11 +164,13 @@ contains
     call MPI_F_sync_reg(one)
     call MPI_F_sync_reg(two)
     call check('MPI_BOTTOM', all(one == [1, 2, 3]) .and. all(two == [0.5d0, 0.25d0]))
+    ! Not in Open MPI {
     three = 0
     call MPI_Irecv(three, 3, MPI_INTEGER, me, 3, MPI_COMM_WORLD, request)
     call MPI_Send(MPI_BOTTOM, 1_MPI_COUNT_KIND, integers, me, 3, MPI_COMM_WORLD)
     call MPI_Wait(request, MPI_STATUS_IGNORE)
     call check('sent from MPI_BOTTOM', all(three == one))
+    ! }
     call MPI_Type_free(integers)
     call MPI_Type_free(both)
   end subroutine

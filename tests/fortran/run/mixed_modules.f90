@@ -36,8 +36,10 @@ contains
     integer, intent(in) :: old_status(MPI_STATUS_SIZE)
     type(MPI_Request) :: request
     type(MPI_Status) :: status
+    ! Not in Open MPI {
     call MPI_Status_f2f08(old_status, status)
     if (status%MPI_SOURCE /= MPI_PROC_NULL) print '(A)', 'WRONG source'
+    ! }
     request = MPI_Request(old_request)
     call MPI_Wait(request, MPI_STATUS_IGNORE)
     if (request /= MPI_REQUEST_NULL) print '(A)', 'WRONG request'

@@ -29,7 +29,9 @@ contains
     integer :: copy(MPI_STATUS_SIZE)
     integer(kind=MPI_COUNT_KIND) :: elements
     logical :: flag
+    ! Not in Open MPI {
     type(MPI_Status) :: new
+    ! }
     sent = [10, 20, 30, 40]
     do i = 1, 4
       call MPI_Irecv(values(i), 1, MPI_INTEGER, 0, i, MPI_COMM_SELF, requests(i), ierror)
@@ -55,19 +57,23 @@ contains
     call check('all values', all(values == sent))
     call MPI_Waitany(4, requests, at, status, ierror)
     call check('none left', at == MPI_UNDEFINED)
+    ! Not in Open MPI {
     call MPI_Status_f2f08(status, new, ierror)
     call check('conversion', new%MPI_TAG == status(MPI_TAG))
     new%MPI_TAG = 12345
     call MPI_Status_f082f(new, copy, ierror)
     call check('and back', copy(MPI_TAG) == 12345 .and. copy(MPI_SOURCE) == status(MPI_SOURCE))
+    ! }
     call MPI_Status_set_elements_x(status, MPI_INTEGER, 5000000000_MPI_COUNT_KIND, ierror)
     call MPI_Get_elements_x(status, MPI_INTEGER, elements, ierror)
     call check('large elements', elements == 5000000000_MPI_COUNT_KIND)
     call MPI_Get_count(status, MPI_INTEGER, counted, ierror)
     call check('too large to count', counted == MPI_UNDEFINED)
+    ! Not in Open MPI {
     call MPI_Status_set_tag(status, 99, ierror)
     call MPI_Status_get_tag(status, counted, ierror)
     call check('accessors', counted == 99)
+    ! }
   end subroutine
 
   subroutine strings()

@@ -1,11 +1,12 @@
 //! The Fortran interfaces: programs that call every procedure, compiled and linked; programs that
 //! run on several ranks; and wrong arguments, which must not compile. gfortran is always used.
 //! LLVM's flang compiles all of them too if it is there, and runs most. If other MPIs with the
-//! standard ABI are there, the same binaries run on them. Programs that are built as MPICH and
-//! Intel MPI build theirs run on the libraries with the MPICH ABI.
+//! standard ABI are there, the same binaries run on them. Programs that are built as MPICH, Intel
+//! MPI and Open MPI build theirs run on the libraries with these ABIs.
 
 mod modules;
 mod mpich;
+mod openmpi;
 mod peer;
 
 use std::path::{Path, PathBuf};
@@ -84,6 +85,7 @@ pub(super) fn test(project: &Project, options: &Options) -> Result<Tally> {
             }
         }
     }
+    tally += openmpi::test(&at, project, options)?;
     Ok(tally)
 }
 

@@ -108,7 +108,8 @@ enum Part {
     Programs,
     /// Fortran programs, and every procedure in each of the three interfaces. The same binaries run
     /// on another MPI too, if --mpiexec names one, or MPICH's mpicc_abi or Intel's impi_info is in
-    /// PATH.
+    /// PATH. Those that Debian's Open MPI has all for are compiled with it, too (if its packages
+    /// can be had).
     Fortran,
     /// The libraries with the ABIs of MPICH and Open MPI: C programs compiled with the mpicc of
     /// each on 2 and 3 ranks, and tests of mpi4py on its wheel for each (if the wheels of mpich,

@@ -28,7 +28,7 @@ pub(super) fn checks(project: &Project, step: &Step) -> Result<Tally> {
         [&["clippy"], of, &denied].concat()
     };
     let mpich = ["-p", "verbena-fortran", "--features", "mpich"];
-    let openmpi = ["-p", "verbena-foreign-abi", "--features", "openmpi"];
+    let openmpi = ["-p", "verbena-foreign-abi", "-p", "verbena-fortran", "--features", "openmpi"];
     let format = vec!["fmt", "--all", "--check"];
     for arguments in [format, clippy(&["--workspace"]), clippy(&mpich), clippy(&openmpi)] {
         let mut cargo = project.cargo(&arguments);

@@ -1,5 +1,5 @@
-//! Procedures of the modules of MPICH and of Intel MPI that are no external procedures: each has
-//! the name that gfortran gives it, and that of Intel's compilers.
+//! What the modules of MPICH and of Intel MPI have beside external procedures and
+//! [`modules`](super::super::modules).
 
 use std::os::raw::{c_int, c_void};
 
@@ -11,25 +11,9 @@ use crate::environment::{
     mpi_aint_add_, mpi_aint_diff_, mpi_f_sync_reg_, mpi_status_f2f08_, mpi_wtick_, mpi_wtime_,
     pmpi_pcontrol_,
 };
-use crate::grequest::mpi_conversion_fn_null_;
 use crate::names::names;
 use crate::prelude::{SUCCESS, finish};
-
-/// Gives a function names that are put together.
-macro_rules! module_names {
-    ($($target:path: $($name:expr),* $(,)?;)*) => {
-        $($(const _: () = {
-            #[unsafe(export_name = $name)]
-            #[unsafe(naked)]
-            unsafe extern "C" fn name() {
-                #[cfg(target_arch = "x86_64")]
-                core::arch::naked_asm!("jmp {}", sym $target);
-                #[cfg(target_arch = "aarch64")]
-                core::arch::naked_asm!("b {}", sym $target);
-            }
-        };)*)*
-    };
-}
+use crate::target::modules::{module_names, size};
 
 /// Comparisons of handles. MPICH and Intel MPI abbreviate "not equal" in two ways.
 macro_rules! comparisons {
@@ -63,19 +47,6 @@ macro_rules! comparisons {
 
 comparisons! {
     "comm" "datatype" "errhandler" "file" "group" "info" "message" "op" "request" "session" "win"
-}
-
-/// MPI_Sizeof of one type.
-unsafe extern "C" fn size<const BYTES: c_int>(
-    _x: *const c_void,
-    size: *mut c_int,
-    ierror: *mut c_int,
-) {
-    // SAFETY: the caller's INTEGERs.
-    unsafe {
-        *size = BYTES;
-        finish(ierror, SUCCESS);
-    }
 }
 
 /// MPI_Sizeof of a CHARACTER in `mpi_f08`.
@@ -127,43 +98,6 @@ module_names! {
         "__mpi_f08_types_MOD_pmpi_status_f082f", "mpi_f08_types_mp_mpi_status_f2f08_",
         "mpi_f08_types_mp_mpi_status_f082f_", "mpi_f08_types_mp_pmpi_status_f2f08_",
         "mpi_f08_types_mp_pmpi_status_f082f_",;
-}
-
-/// The predefined attribute functions of `mpi_f08`.
-macro_rules! callbacks {
-    ($($target:ident: $($name:literal)*;)*) => {
-        module_names! {
-            $($target: $(
-                concat!("__mpi_f08_callbacks_MOD_", $name),
-                concat!("mpi_f08_callbacks_mp_", $name, "_"),
-            )*;)*
-        }
-    };
-}
-
-callbacks! {
-    mpi_comm_dup_fn_: "mpi_comm_dup_fn" "mpi_type_dup_fn" "mpi_win_dup_fn";
-    mpi_comm_null_copy_fn_: "mpi_comm_null_copy_fn" "mpi_type_null_copy_fn" "mpi_win_null_copy_fn";
-    mpi_comm_null_delete_fn_:
-        "mpi_comm_null_delete_fn" "mpi_type_null_delete_fn" "mpi_win_null_delete_fn";
-}
-
-/// MPI_CONVERSION_FN_NULL of `mpi_f08`: names whose addresses are compared.
-macro_rules! null_conversions {
-    ($($symbol:ident)*) => {
-        names!(mpi_conversion_fn_null_: $($symbol)*);
-
-        /// MPI_CONVERSION_FN_NULL of a module.
-        pub(crate) fn is_null_conversion(procedure: *const c_void) -> bool {
-            let names: &[unsafe extern "C" fn()] = &[$($symbol),*];
-            names.iter().any(|name| *name as *const c_void == procedure)
-        }
-    };
-}
-
-null_conversions! {
-    __mpi_f08_callbacks_MOD_mpi_conversion_fn_null __mpi_f08_callbacks_MOD_mpi_conversion_fn_null_c
-    mpi_f08_callbacks_mp_mpi_conversion_fn_null_ mpi_f08_callbacks_mp_mpi_conversion_fn_null_c_
 }
 
 // External procedures that other interfaces of MPI have under no name of their own.

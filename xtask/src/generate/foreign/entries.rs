@@ -33,6 +33,10 @@ pub(super) fn entries(abi: &Abi, bodies: &Bodies) -> Result<Vec<Output>> {
              pub(crate) mod {file};\n"
         );
     }
+    module.push_str(
+        "#[cfg(feature = \"openmpi\")]\n#[path = \"openmpi/integers.rs\"]\n\
+         pub(crate) mod integers;\n\n",
+    );
     let mut outputs = Vec::new();
     for (file, functions) in &chapters {
         let _ = writeln!(module, "pub(crate) mod {file};");

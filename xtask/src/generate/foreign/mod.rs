@@ -1,9 +1,11 @@
 //! What comes from `foreign-abi/abi` and the tables of the standard ABI: the entry points of
 //! `libmpi.so.12` and `libmpi.so.40`, the table of the functions below them, and for each of the
-//! two the conversions of its constants and a program that checks these against its `mpi.h`.
+//! two the conversions of its constants and a program that checks these against its `mpi.h`; also
+//! the integers that Open MPI gives handles in Fortran.
 
 mod constants;
 mod entries;
+mod integers;
 mod kinds;
 mod library;
 mod objects;
@@ -17,6 +19,7 @@ use super::Output;
 use super::bodies::Bodies;
 use super::table::Abi;
 use constants::Constants;
+use integers::Integers;
 
 /// The ABI of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub(super) fn outputs(root: &Path, abi: &Abi) -> Result<Vec<Output>> {
         let constants = Constants::read(root, target, abi)?;
         outputs.extend([constants.handles(), constants.values()?, constants.program()]);
     }
+    let integers = Integers::read(root, abi)?;
+    outputs.extend([integers.conversions(), integers.variables(), integers.program()]);
     outputs.extend(entries::entries(abi, &bodies)?);
     Ok(outputs)
 }

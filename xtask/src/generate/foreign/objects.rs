@@ -15,7 +15,7 @@ pub(super) struct Object {
 }
 
 /// The size of an object by its class, and the name of its type in `mpi.h`.
-const CLASSES: [(&str, u32, &str); 11] = [
+pub(super) const CLASSES: [(&str, u32, &str); 11] = [
     ("MPI_Comm", 0x200, "communicator"),
     ("MPI_Group", 0x100, "group"),
     ("MPI_Datatype", 0x200, "datatype"),

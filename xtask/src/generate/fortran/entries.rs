@@ -64,7 +64,7 @@ pub(super) fn entries(abi: &Abi, fortran: &Fortran, bodies: &Bodies) -> Result<V
     for (letter, _) in &files {
         let _ = writeln!(list, "mod letter_{letter};");
     }
-    list.push_str("mod sizeof;\n");
+    list.push_str("#[cfg(feature = \"openmpi\")]\nmod openmpi;\nmod sizeof;\n");
     let file =
         |(letter, text)| Output::new(format!("fortran/src/generated/letter_{letter}.rs"), text);
     let mut outputs: Vec<Output> = files.into_iter().map(file).collect();
@@ -194,6 +194,10 @@ impl Entry<'_> {
             if !rest.is_empty() {
                 let _ = writeln!(text, "names!({first}: {});", rest.join(" "));
             }
+            let of_openmpi = self.symbols_of_openmpi(prefix);
+            if !of_openmpi.is_empty() {
+                let _ = writeln!(text, "openmpi_names!({first}: {});", of_openmpi.join(" "));
+            }
             let of_mpich = self.symbols_of_mpich(prefix);
             if self.is_bound() && self.has_text() {
                 text.push_str(&self.entry_of_mpich(&slots, &of_mpich, profiled)?);
@@ -283,6 +287,24 @@ impl Entry<'_> {
         }
         let known = self.symbols(prefix);
         symbols.retain(|symbol| !known.contains(symbol));
+        symbols
+    }
+
+    /// The further names that Open MPI gives it: in its `mpi_f08` buffers are addresses, and its
+    /// version 4 has persistent collective operations under names of its own.
+    fn symbols_of_openmpi(&self, prefix: &str) -> Vec<String> {
+        let snake = self.procedure.snake();
+        let mut symbols = Vec::new();
+        if self.form != Form::Mpi {
+            return symbols;
+        }
+        if self.procedure.in_f08 && self.procedure.has_buffer() {
+            symbols.push(format!("{prefix}_{snake}_f08_"));
+        }
+        if self.procedure.is_persistent_collective() {
+            symbols.extend(manglings(&format!("{prefix}x_{snake}")));
+            symbols.push(format!("{prefix}x_{snake}_f08_"));
+        }
         symbols
     }
 

@@ -209,6 +209,12 @@ impl Procedure {
         self.name.contains("_FN")
     }
 
+    /// MPI_Barrier_init, MPI_Allreduce_init and their like.
+    pub(super) fn is_persistent_collective(&self) -> bool {
+        let has = |kind| self.params.iter().any(|param: &Param| param.is(kind));
+        self.name.ends_with("_init") && has("COMMUNICATOR") && has("INFO") && !has("PARTITION")
+    }
+
     /// The name that the linker knows in `mpi_f08`, without mangling.
     pub(super) fn f08_symbol(&self, form: Form) -> String {
         let large = if form == Form::Large { "_c" } else { "" };

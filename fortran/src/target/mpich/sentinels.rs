@@ -1,29 +1,8 @@
-//! Constants that are compared by address: in `mpif.h` and `use mpi` parts of common blocks, in
-//! `mpi_f08` variables.
-//!
-//! A program's common blocks take the place of those here, or those here the place of the
-//! program's, as the dynamic linker decides; both have the same lengths. Nothing reads them.
+//! The common blocks of MPICH's `mpif.h`, and the variables of its `mpi_f08`.
 
-use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// Memory that is compared by address only, exactly as large as the program's: the dynamic linker
-/// warns of another size.
-#[repr(transparent)]
-struct Block<T>(UnsafeCell<T>);
-
-// SAFETY: nothing here reads or writes the contents.
-unsafe impl<T> Sync for Block<T> {}
-
-macro_rules! blocks {
-    ($($symbol:ident: $element:ident $len:literal;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[allow(non_upper_case_globals)]
-            static $symbol: Block<[$element; $len]> = Block(UnsafeCell::new([0; $len]));
-        )*
-    };
-}
+use crate::target::common::{blocks, sentinels, told_to_c};
 
 blocks! {
     mpipriv1_: c_int 7;
@@ -48,19 +27,6 @@ blocks! {
     mpi_f08_link_constants_mp_mpi_unweighted_: c_int 1;
     mpi_f08_link_constants_mp_mpi_weights_empty_: c_int 1;
     mpi_f08_link_constants_mp_mpi_buffer_automatic_: c_int 1;
-}
-
-/// Tests for an address in one of some blocks, at its offset.
-macro_rules! sentinels {
-    ($($(#[$doc:meta])* $test:ident: $($symbol:ident + $offset:literal)*;)*) => {
-        $(
-            $(#[$doc])*
-            #[inline]
-            pub(crate) fn $test<T>(address: *const T) -> bool {
-                $((&raw const $symbol).addr() + $offset == address.addr())||*
-            }
-        )*
-    };
 }
 
 sentinels! {
@@ -92,23 +58,7 @@ sentinels! {
         mpi_f08_link_constants_mp_mpi_buffer_automatic_ + 0;
 }
 
-unsafe extern "C" {
-    static mut MPI_F_STATUS_IGNORE: *mut c_int;
-    static mut MPI_F_STATUSES_IGNORE: *mut c_int;
+told_to_c! {
+    MPI_F_STATUS_IGNORE = mpipriv1_ + 8;
+    MPI_F_STATUSES_IGNORE = mpipriv2_ + 0;
 }
-
-/// Tells C the addresses of Fortran's constants, which C code may compare with (MPI-5.0 §19.3.5).
-extern "C" fn set_addresses() {
-    let at = |block: *const u8, offset| block.wrapping_add(offset).cast::<c_int>().cast_mut();
-    // SAFETY: variables of the MPI library, which is loaded before this library; nothing reads
-    // them yet.
-    unsafe {
-        MPI_F_STATUS_IGNORE = at((&raw const mpipriv1_).cast(), 8);
-        MPI_F_STATUSES_IGNORE = at((&raw const mpipriv2_).cast(), 0);
-    }
-}
-
-/// Called when the library is loaded.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static SET_ADDRESSES: extern "C" fn() = set_addresses;
