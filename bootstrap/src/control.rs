@@ -7,6 +7,7 @@
 //! that reading it costs the rank no round trip.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 
@@ -20,7 +21,9 @@ use crate::service_names::{NameAnswer, NameRequest};
 use crate::spawning::{SpawnAnswer, SpawnRequest};
 
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The first version with [`ToRank::OthersFailed`].
+pub const WITH_OTHER_JOBS: u32 = 3;
 /// The oldest version that both sides still speak.
 pub const OLDEST: u32 = 2;
 /// The largest message, in bytes without its length.
@@ -101,6 +104,13 @@ pub enum ToRank {
     Name(NameAnswer),
     /// The answer to `Spawn`.
     Spawn(SpawnAnswer),
+    /// Processes of another job have failed, or can be reached no more.
+    OthersFailed {
+        /// Their process numbers.
+        numbers: Range<u32>,
+        /// How, in a sentence.
+        why: String,
+    },
 }
 
 /// Bytes that are not a message of this protocol.
@@ -248,6 +258,8 @@ struct Inbox {
     decoder: Decoder,
     /// Failed ranks, and how they failed.
     failures: Vec<(u32, String)>,
+    /// Failed processes of other jobs, and how they failed.
+    other_failures: Vec<(Range<u32>, String)>,
     /// Other messages that came before these were looked for.
     others: VecDeque<ToRank>,
 }
@@ -297,12 +309,22 @@ impl Control {
     /// Returns the ranks that have failed since the last call, and how. Never blocks; other
     /// messages stay for [`Control::try_receive`].
     pub fn take_failures(&self) -> Vec<(u32, String)> {
+        std::mem::take(&mut self.read_failures().failures)
+    }
+
+    /// Returns the processes of other jobs that have failed since the last call, and how. Never
+    /// blocks; other messages stay for [`Control::try_receive`].
+    pub fn take_other_failures(&self) -> Vec<(Range<u32>, String)> {
+        std::mem::take(&mut self.read_failures().other_failures)
+    }
+
+    fn read_failures(&self) -> MutexGuard<'_, Inbox> {
         let mut inbox = self.inbox();
         // A connection that is closed has no further failures.
         while let Ok(Some(message)) = now(inbox.read(&self.socket, RecvFlags::DONTWAIT)) {
             inbox.others.push_back(message);
         }
-        std::mem::take(&mut inbox.failures)
+        inbox
     }
 
     /// Requests a value and waits until some rank has put it.
@@ -401,6 +423,10 @@ impl Inbox {
             match self.decoder.next_message()? {
                 Some(ToRank::Failed { rank, why }) => {
                     self.failures.push((rank, why));
+                    continue;
+                }
+                Some(ToRank::OthersFailed { numbers, why }) => {
+                    self.other_failures.push((numbers, why));
                     continue;
                 }
                 Some(message) => return Ok(message),
@@ -519,6 +545,10 @@ mod tests {
         say(&failed(2));
         assert_eq!(control.try_receive(), Ok(None));
         assert_eq!(control.take_failures(), [(2, "left".to_owned())]);
+        say(&ToRank::OthersFailed { numbers: 7..9, why: "left".into() });
+        say(&failed(0));
+        assert_eq!(control.take_other_failures(), [(7..9, "left".to_owned())]);
+        assert_eq!(control.take_failures(), [(0, "left".to_owned())]);
     }
 
     #[test]

@@ -427,17 +427,25 @@ impl Job {
         self.status_page.failures() != 0
     }
 
-    /// Returns the ranks that have failed since the last call, and how, if the job goes on. Costs
-    /// one exchange if there are none.
-    pub fn new_failures(&self) -> Vec<(u32, String)> {
-        let count = self.status_page.failures();
+    /// Returns the processes that have failed since the last call, by number, and how: ranks of a
+    /// job that goes on, and processes of other jobs. Costs one exchange if there are none.
+    pub fn new_failures(&self) -> Vec<(Range<u32>, String)> {
+        // Both counts only grow.
+        let count = self.status_page.failures().wrapping_add(self.status_page.other_failures());
         if self.known_failures.swap(count, Relaxed) == count {
             return Vec::new();
         }
-        match &self.link {
-            Link::Launcher(control) => control.take_failures(),
-            Link::None | Link::Manager(_) => Vec::new(),
-        }
+        let Link::Launcher(control) = &self.link else { return Vec::new() };
+        let number = |rank: u32| self.first.saturating_add(rank);
+        let ranks = control.take_failures().into_iter();
+        let ranks = ranks.map(|(rank, why)| (number(rank)..number(rank).saturating_add(1), why));
+        ranks.chain(control.take_other_failures()).collect()
+    }
+
+    /// Returns true if the job was started apart from others with which it can connect (`mpiexec
+    /// --group`).
+    pub fn is_in_group(&self) -> bool {
+        self.first > 0 && self.parent.is_none()
     }
 
     /// Returns the process from which all ranks of this host descend; `None` for a process that

@@ -1,10 +1,12 @@
 //! Names of services (MPI-5.0 §11.9.4): requests to the launcher, and its answers.
 //!
-//! The `mpiexec` that the user has started keeps the names, also those of spawned jobs. It answers
-//! at once.
+//! The `mpiexec` that the user has started keeps the names, also those of spawned jobs; the keeper
+//! of a group of jobs keeps theirs. Either answers at once. A name lasts at most as long as the job
+//! that has published it: nobody would answer at its port.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,12 +56,19 @@ pub enum NameAnswer {
 /// The names of a job, with their values.
 #[derive(Debug, Default)]
 pub struct ServiceNames {
-    values: HashMap<Vec<u8>, Vec<u8>>,
+    values: HashMap<Vec<u8>, Published>,
+}
+
+#[derive(Debug)]
+struct Published {
+    value: Vec<u8>,
+    /// The process number of the publisher.
+    by: u32,
 }
 
 impl ServiceNames {
-    /// Carries out a request.
-    pub fn answer(&mut self, request: NameRequest) -> NameAnswer {
+    /// Carries out the request of a process, by its number.
+    pub fn answer(&mut self, asker: u32, request: NameRequest) -> NameAnswer {
         let count = self.values.len();
         match request {
             NameRequest::Publish { name, value } => match self.values.entry(name) {
@@ -70,7 +79,7 @@ impl ServiceNames {
                     NameAnswer::TooLarge
                 }
                 Entry::Vacant(entry) => {
-                    entry.insert(value);
+                    entry.insert(Published { value, by: asker });
                     NameAnswer::Done
                 }
             },
@@ -79,10 +88,15 @@ impl ServiceNames {
                 None => NameAnswer::Missing,
             },
             NameRequest::Lookup { name } => match self.values.get(&name) {
-                Some(value) => NameAnswer::Value(value.clone()),
+                Some(published) => NameAnswer::Value(published.value.clone()),
                 None => NameAnswer::Missing,
             },
         }
+    }
+
+    /// Takes back the names of processes that have ended.
+    pub fn forget(&mut self, processes: &Range<u32>) {
+        self.values.retain(|_, published| !processes.contains(&published.by));
     }
 }
 
@@ -95,14 +109,18 @@ mod tests {
         let mut names = ServiceNames::default();
         let name = || b"ocean".to_vec();
         let publish = |value: &[u8]| NameRequest::Publish { name: name(), value: value.to_vec() };
-        assert_eq!(names.answer(NameRequest::Lookup { name: name() }), NameAnswer::Missing);
-        assert_eq!(names.answer(publish(b"a")), NameAnswer::Done);
-        assert_eq!(names.answer(publish(b"b")), NameAnswer::Taken);
-        let found = names.answer(NameRequest::Lookup { name: name() });
+        assert_eq!(names.answer(7, NameRequest::Lookup { name: name() }), NameAnswer::Missing);
+        assert_eq!(names.answer(7, publish(b"a")), NameAnswer::Done);
+        assert_eq!(names.answer(7, publish(b"b")), NameAnswer::Taken);
+        let found = names.answer(7, NameRequest::Lookup { name: name() });
         assert_eq!(found, NameAnswer::Value(b"a".to_vec()));
-        assert_eq!(names.answer(NameRequest::Unpublish { name: name() }), NameAnswer::Done);
-        assert_eq!(names.answer(NameRequest::Unpublish { name: name() }), NameAnswer::Missing);
-        assert_eq!(names.answer(publish(b"b")), NameAnswer::Done);
+        assert_eq!(names.answer(7, NameRequest::Unpublish { name: name() }), NameAnswer::Done);
+        assert_eq!(names.answer(7, NameRequest::Unpublish { name: name() }), NameAnswer::Missing);
+        assert_eq!(names.answer(7, publish(b"b")), NameAnswer::Done);
+        names.forget(&(3..7));
+        assert_eq!(names.answer(7, publish(b"c")), NameAnswer::Taken);
+        names.forget(&(7..9));
+        assert_eq!(names.answer(7, publish(b"c")), NameAnswer::Done);
     }
 
     #[test]
@@ -112,8 +130,8 @@ mod tests {
             name: vec![b'n'; name],
             value: vec![b'v'; value],
         };
-        assert_eq!(names.answer(publish(MAX_TEXT, MAX_TEXT)), NameAnswer::Done);
-        assert_eq!(names.answer(publish(MAX_TEXT + 1, 1)), NameAnswer::TooLarge);
-        assert_eq!(names.answer(publish(1, MAX_TEXT + 1)), NameAnswer::TooLarge);
+        assert_eq!(names.answer(7, publish(MAX_TEXT, MAX_TEXT)), NameAnswer::Done);
+        assert_eq!(names.answer(7, publish(MAX_TEXT + 1, 1)), NameAnswer::TooLarge);
+        assert_eq!(names.answer(7, publish(1, MAX_TEXT + 1)), NameAnswer::TooLarge);
     }
 }

@@ -55,6 +55,8 @@ struct Header {
     peers: AtomicU32,
     /// Bits of the [`HostNotice`]s that a rank of this host has printed.
     notices: AtomicU32,
+    /// How often processes of other jobs have failed.
+    other_failures: AtomicU32,
 }
 
 /// A line that one rank of a host prints for all.
@@ -151,6 +153,17 @@ impl StatusPage {
     /// Returns 0 if a failure ends the job; otherwise 1, and the number of failed ranks so far.
     pub fn failures(&self) -> u32 {
         self.header.failures.load(Relaxed)
+    }
+
+    /// Counts processes of another job that have failed, after the ranks of this host were sent
+    /// their numbers. For the launcher.
+    pub fn count_other_failure(&self) {
+        self.header.other_failures.fetch_add(1, Relaxed);
+    }
+
+    /// Returns how often processes of other jobs have failed.
+    pub fn other_failures(&self) -> u32 {
+        self.header.other_failures.load(Relaxed)
     }
 
     /// Returns what is true once on this host: for the first rank that asks for the notice.

@@ -1,7 +1,8 @@
 //! Types that protocols and transports share: peers, the wire header, the Transport trait, the
 //! endpoint that owns a process's transports, request ids, and a simulated transport for tests.
 //!
-//! Nothing here accesses a device. The crate has no global state.
+//! Nothing here accesses a device. The crate has no global state but the numbers that messages call
+//! ranks (`world`).
 
 #![deny(unsafe_code)] // allowed in `copy`, `user_buf` and `valgrind`
 
@@ -22,6 +23,7 @@ mod timer;
 pub mod transport;
 pub mod user_buf;
 pub mod valgrind;
+pub mod world;
 
 pub use allocation::allocate;
 pub use body::{Body, Cut};

@@ -12,8 +12,10 @@ use crate::body::Body;
 use crate::copy;
 use crate::header::Header;
 use crate::user_buf::UserBuf;
+use crate::world::ProcessName;
 
-/// A process, by its number: the rank in MPI_COMM_WORLD, unless its job was spawned.
+/// A process, by its number: the rank in MPI_COMM_WORLD, unless its job was spawned or is in a
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer(pub u32);
 
@@ -291,7 +293,7 @@ pub struct Rts {
 
 /// A peer that can no longer be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rank {} of MPI_COMM_WORLD cannot be reached: {why}", peer.0)]
+#[error("{} cannot be reached: {why}", ProcessName(peer.0))]
 pub struct PeerFailed {
     /// The peer.
     pub peer: Peer,

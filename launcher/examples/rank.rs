@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bootstrap::calls::Call;
 use bootstrap::hand_over;
+use bootstrap::service_names::{NameAnswer, NameRequest};
 use bootstrap::spawning::{SpawnAnswer, SpawnRequest, SpawnSection};
 use bootstrap::status_page::monotonic_nanos;
 use bootstrap::{BlockedKind, BlockedOn, Job, RankState, WORLD_CONTEXT};
@@ -134,10 +135,58 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
         "put" => mpi().put("key", value.as_bytes()).unwrap(),
         "value" => println!("{}", String::from_utf8_lossy(&mpi().get("key").unwrap())),
         "spawn" => spawn(value, mpi()),
+        "publish" => {
+            let (name, value) = value.split_once(',').unwrap();
+            let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+            let request = NameRequest::Publish { name, value };
+            println!("{:?}", mpi().control().unwrap().ask_name(request).unwrap());
+        }
+        "look_up" => {
+            let request = NameRequest::Lookup { name: value.as_bytes().to_vec() };
+            match mpi().control().unwrap().ask_name(request).unwrap() {
+                NameAnswer::Value(value) => println!("{}", String::from_utf8_lossy(&value)),
+                answer => println!("{answer:?}"),
+            }
+        }
+        // Waits until the name is published.
+        "await_name" => loop {
+            let request = NameRequest::Lookup { name: value.as_bytes().to_vec() };
+            match mpi().control().unwrap().ask_name(request).unwrap() {
+                NameAnswer::Value(value) => {
+                    break println!("{}", String::from_utf8_lossy(&value));
+                }
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
+        },
+        // Waits until a process of another job has failed.
+        "await_failure" => {
+            let failed = loop {
+                match mpi().new_failures().pop() {
+                    Some(failed) => break failed,
+                    None => std::thread::sleep(Duration::from_millis(10)),
+                }
+            };
+            println!("{:?}: {}", failed.0, failed.1)
+        }
+        // Publishes the number of this process, or asks for the value of the one that has.
+        "publish_number" => {
+            let (name, value) = (value.as_bytes().to_vec(), mpi().number.to_string().into_bytes());
+            let request = NameRequest::Publish { name, value };
+            assert_eq!(mpi().control().unwrap().ask_name(request), Ok(NameAnswer::Done));
+        }
+        "value_of_published" => {
+            let request = NameRequest::Lookup { name: value.as_bytes().to_vec() };
+            let answer = mpi().control().unwrap().ask_name(request).unwrap();
+            let NameAnswer::Value(number) = answer else { panic!("{answer:?}") };
+            let key = format!("own/{}", String::from_utf8(number).unwrap());
+            println!("{}", String::from_utf8_lossy(&mpi().get(&key).unwrap()))
+        }
         "put_own" => mpi().put(&format!("own/{}", mpi().number), value.as_bytes()).unwrap(),
         "value_of" => {
             println!("{}", String::from_utf8_lossy(&mpi().get(&format!("own/{value}")).unwrap()))
         }
+        // Asks for a value, and does not wait for it.
+        "get_of" => mpi().control().unwrap().request(&format!("own/{value}")).unwrap(),
         "numbers" => {
             println!("{} of {:?}, parent {:?}", mpi().number, mpi().world(), mpi().parent)
         }
@@ -148,6 +197,8 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             mpi().status_entry().state() == RankState::Running
         ),
         "appnum" => println!("{} has appnum {:?}", mpi().rank(), mpi().appnum),
+        // For those who look for this process.
+        "mark" => {}
         "print" => println!("{value}"),
         "sleep" => std::thread::sleep(Duration::from_secs_f64(value.parse().unwrap())),
         // A second thread, which does nothing for these seconds.

@@ -17,6 +17,7 @@
 //! Decoding is total: any bytes give a message or [`Malformed`].
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use bootstrap::Snapshot;
@@ -35,7 +36,7 @@ use crate::tree::Tree;
 use crate::tree::store::StoreMessage;
 
 /// The version of these messages.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.
@@ -77,6 +78,13 @@ pub enum ToHost {
         /// The rank.
         rank: u32,
         /// How, in words that follow its name.
+        why: String,
+    },
+    /// Processes of another job have failed: tell the ranks of this host.
+    OthersFailed {
+        /// Their numbers.
+        numbers: Range<u32>,
+        /// How, in a sentence.
         why: String,
     },
     /// Send the state of each rank.
@@ -184,8 +192,11 @@ pub struct EndedRank {
 impl ToHost {
     /// Returns true if each daemon that receives the message sends it on to all below it.
     pub(crate) fn is_for_all(&self) -> bool {
-        use ToHost::{Absent, Failed, Missing, Signal, Table};
-        matches!(self, Signal(_) | Missing(_) | Absent(_) | Failed { .. } | Table)
+        use ToHost::{Absent, Failed, Missing, OthersFailed, Signal, Table};
+        matches!(
+            self,
+            Signal(_) | Missing(_) | Absent(_) | Failed { .. } | OthersFailed { .. } | Table
+        )
     }
 }
 

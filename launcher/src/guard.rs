@@ -10,17 +10,12 @@
 //! reaped, or if its environment names the job and this `mpiexec`: another daemon of the job may
 //! run on the same machine. `mpiexec` kills the guard when it ends by itself.
 //!
-//! The guard is `mpiexec --guard JOB PID`, so that it is known in lists of processes. It has a
-//! session of its own and blocks signals, so that Ctrl-C and SIGTERM reach only `mpiexec`. It ends
-//! by no signal that its parent would see: `wait` does not report it.
-
-#![allow(unsafe_code)]
+//! The guard is `mpiexec --guard JOB PID`, so that it is known in lists of processes. It is apart
+//! from `mpiexec` ([`crate::detached`]), and blocks all signals.
 
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsString, c_char};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bootstrap::environment::VARIABLE;
@@ -28,7 +23,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::environment::c_string;
+use crate::detached;
 use crate::settings::EXIT_USAGE;
 
 /// The option that starts the guard.
@@ -49,26 +44,8 @@ impl Guard {
     /// Starts the guard of a job. `None` if the system refuses a process: the job runs without.
     pub fn start(job: u64) -> Option<Guard> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).ok()?;
-        let program = std::env::current_exe().ok()?;
-        let program = CString::new(program.into_os_string().into_vec()).ok()?;
-        let (job, pid) = (format!("{job:x}"), std::process::id().to_string());
-        let words = ["mpiexec", OPTION, &job, &pid].map(c_string);
-        let argv: Vec<*const c_char> =
-            words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
-        let envp = [std::ptr::null()];
-        // SAFETY: without flags this is a fork: the child has a copy of all memory and its own
-        // stack. No exit signal is named; therefore `wait` ignores the child.
-        let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
-        if pid == 0 {
-            detach(&read);
-            // SAFETY: the path is a C string, and the arrays of C strings end with null. On
-            // failure the child ends without a destructor or a handler of the parent.
-            unsafe {
-                libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
-                libc::_exit(127)
-            }
-        }
-        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw)?;
+        let (job, launcher) = (format!("{job:x}"), std::process::id().to_string());
+        let pid = detached::child(&[OPTION, &job, &launcher], &read).ok()?;
         Some(Guard { pid, lifeline: write })
     }
 
@@ -95,11 +72,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = kill_process(self.pid, Signal::KILL);
-        // SAFETY: the status pointer may be null. `__WCLONE` waits for a child without exit signal.
-        unsafe {
-            libc::waitpid(self.pid.as_raw_nonzero().get(), std::ptr::null_mut(), libc::__WCLONE)
-        };
+        detached::end(self.pid);
     }
 }
 
@@ -138,25 +111,6 @@ fn watch(job: u64, launcher: u32) {
             return;
         }
         std::thread::sleep(INTERVAL);
-    }
-}
-
-/// Leaves the terminal and the descriptors of `mpiexec`: a reader of its output must see the end.
-/// Called between fork and exec: only async-signal-safe calls.
-fn detach(lifeline: &OwnedFd) {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is initialised before it is used. The lifeline becomes descriptor 0; the
-    // others are closed, and nothing in this process uses them before it executes or exits. Copies
-    // of their owners are never dropped.
-    unsafe {
-        libc::setsid();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
-        let number = lifeline.as_raw_fd();
-        libc::dup2(number, 0);
-        if libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) != 0 {
-            (1..=1024.max(number)).for_each(|fd| _ = libc::close(fd));
-        }
     }
 }
 

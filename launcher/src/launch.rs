@@ -11,8 +11,10 @@ use crate::allocation::SRUN;
 use crate::dial_in::gather::{Arrival, gather};
 use crate::dial_in::token;
 use crate::explain::Explanations;
+use crate::group;
 use crate::nested::jobs::NestedJobs;
 use crate::nested::links::JobLinks;
+use crate::nested::outermost::Outermost;
 use crate::outcome_report::OutcomeReport;
 use crate::program::CannotRun;
 use crate::settings::{EXIT_USAGE, OnFailure, Settings};
@@ -45,13 +47,19 @@ fn try_run(settings: &Settings, this_host: bool) -> Result<u8, CannotRun> {
     let knobs = check_knobs(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
     let (settings, arrived) = hosts_known(settings)?;
-    let share = Share::whole(&settings)
-        .map_err(|error| CannotRun { message: error.to_string(), code: 1 })?;
+    let whole = || Share::whole(&settings);
+    let (share, group) = match &settings.group {
+        Some(name) => {
+            group::join::join(name, &settings, &knobs).map(|(share, group)| (share, Some(group)))?
+        }
+        None => (whole().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?, None),
+    };
     let explain = knobs.is_on(knob::REPORT_TRANSPORTS);
     let explanations = Explanations::new(share.size, explain);
     let tree_width = tree_width(&knobs, &settings);
     let settings = &Settings { explain, tree_width, ..settings };
-    let jobs = JobLinks::Outermost(Box::new(NestedJobs::new(settings, &share)));
+    let jobs = Outermost::new(NestedJobs::new(settings, &share), group);
+    let jobs = JobLinks::Outermost(Box::new(jobs));
     if this_host {
         return job::run(settings, &share, explanations, jobs);
     }

@@ -14,24 +14,26 @@
 //! command line ([`hosts`]) or from a resource manager ([`allocation`]), or dial in ([`dial_in`]).
 //!
 //! A job that a rank spawns is run by an `mpiexec` of its own ([`spawned`]), a child of the user's;
-//! the two exchange the messages of `nested`.
+//! the two exchange the messages of `nested`. Jobs that the user starts apart meet in a [`group`].
 //!
 //! There is one thread, and one `poll` over all descriptors; nothing else blocks. Nothing
-//! needs a name or a writable folder, and nothing but [`dial_in`] a network.
+//! needs a network but [`dial_in`] and [`group`], and a name or a writable folder but the latter.
 
-#![deny(unsafe_code)] // allowed in `guard`, `signals` and `spawn` alone
+#![deny(unsafe_code)] // allowed in `detached`, `signals` and `spawn` alone
 
 mod absent_ranks;
 pub mod allocation;
 pub mod binding;
 pub mod daemon;
 mod descriptors;
+mod detached;
 pub mod dial_in;
 mod environment;
 mod explain;
 pub mod failure_policy;
 mod foreign_mpi;
 pub mod frames;
+pub mod group;
 pub mod guard;
 mod heartbeat;
 mod host_list;

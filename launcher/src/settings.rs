@@ -89,6 +89,9 @@ pub struct Settings {
     /// How ranks are dealt to hosts.
     #[serde(skip)]
     pub dealing: Dealing,
+    /// The group of jobs that this one belongs to.
+    #[serde(skip)]
+    pub group: Option<String>,
 }
 
 /// Hosts that dial in, in place of hosts that are named.

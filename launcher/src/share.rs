@@ -32,6 +32,12 @@ impl Share {
         Ok(Share { first: 0, size, hosts, job, secret, base: 0, parent: None })
     }
 
+    /// Returns the only share of a job of `size` ranks that has joined a group with this number and
+    /// secret; the process number of rank 0 is `base`.
+    pub(crate) fn in_group(size: u32, (job, secret): (u64, [u8; 32]), base: u32) -> Share {
+        Share { first: 0, size, hosts: vec![size], job, secret, base, parent: None }
+    }
+
     /// Returns the only share of a job that `parent` has spawned: part of this one for all that its
     /// processes tell each other.
     pub(crate) fn spawned(&self, settings: &Settings, base: u32, parent: u32) -> Share {

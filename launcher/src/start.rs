@@ -39,6 +39,8 @@ pub struct Rank {
     pub control: Option<OwnedFd>,
     /// Decodes what arrives on the control socket.
     pub decoder: Decoder,
+    /// The version of the messages that its library knows; 0 until it is in MPI.
+    pub version: u32,
 }
 
 /// The ranks of this host, with their descriptors.
@@ -267,7 +269,8 @@ fn start_rank(
     local.status_page.entry(local_rank).set_rank(rank);
     local.output.add(rank, Which::Out, out);
     local.output.add(rank, Which::Err, err);
-    local.ranks.push(Rank { pid, exit: None, control: Some(ours), decoder: Decoder::default() });
+    let (control, decoder) = (Some(ours), Decoder::default());
+    local.ranks.push(Rank { pid, exit: None, control, decoder, version: 0 });
     Ok(())
 }
 

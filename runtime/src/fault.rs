@@ -5,7 +5,7 @@ use pt2pt::{Completion, Fault, SequenceName, SourceName};
 
 use crate::context_id::is_channel;
 use crate::outcome::Outcome;
-use crate::process::Process;
+use crate::process::{Core, Process};
 use crate::signatures;
 
 /// Returns the status and the error of a finished message. The error is raised on the communicator
@@ -67,14 +67,15 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
     error.on(comm)
 }
 
-/// Returns the MPI error of a collective that has failed. If the job goes on without failed
+/// Returns the MPI error of a collective that has failed. If the launcher has told of failed
 /// processes and the communicator has one, that is why: a member that gave up may have learned of
 /// it a moment before this one.
 #[cold]
 pub(crate) fn explain_collective(p: &mut Process, comm: usize, fault: &Fault) -> Error {
     p.take_failures();
-    let survives = p.core.as_deref().filter(|core| core.job.survives_failures());
-    let failed = survives.zip(p.comm(comm).ok()).and_then(|(core, of)| {
+    let is_told = |core: &&Core| core.job.survives_failures() || !core.failed_others.is_empty();
+    let told = p.core.as_deref().filter(is_told);
+    let failed = told.zip(p.comm(comm).ok()).and_then(|(core, of)| {
         let planner = core.planner.borrow();
         planner.check_members(of).err()
     });

@@ -59,8 +59,9 @@ impl Process {
         }
     }
 
-    /// Takes note of the ranks that have failed, if the job goes on without them; true if there are
-    /// new ones. What they sent before is received first, as far as it has arrived.
+    /// Takes note of the processes that have failed, of other jobs and of this one if it goes on
+    /// without them; true if there are new ones. What they sent before is received first, as far as
+    /// it has arrived.
     #[cold]
     pub(crate) fn take_failures(&mut self) -> bool {
         let Some(core) = &mut self.core else { return false };
@@ -70,15 +71,19 @@ impl Process {
         }
         core.stack.pt2pt().mark_news();
         (0..MAX_LAST_ROUNDS).take_while(|_| core.stack.progress()).for_each(drop);
-        for (rank, why) in failures {
-            let peer = Peer(core.job.first + rank);
-            let is_local = core.job.local_numbers().contains(&peer.0);
-            let inter = core.stack.endpoint.inter_mut().filter(|_| !is_local);
-            inter.into_iter().for_each(|inter| inter.give_up(peer, &why));
-            core.stack.protocols.peer_failed(PeerFailed { peer, why });
+        for (numbers, why) in failures {
+            let is_own = core.job.world().contains(&numbers.start);
+            let peers = Peer(numbers.start)..Peer(numbers.end);
+            let peers: Vec<Peer> = match is_own {
+                true => numbers.clone().map(Peer).collect(),
+                // The numbers may be all that other jobs can have.
+                false => core.met.range(peers).copied().collect(),
+            };
+            peers.into_iter().for_each(|peer| core.mark_failed(peer, &why));
+            if !is_own {
+                core.failed_others.push((numbers, why));
+            }
         }
-        let failed = core.stack.pt2pt().failed_peers();
-        core.planner.get_mut().set_failed_peers(failed);
         true
     }
 
@@ -109,6 +114,19 @@ impl Process {
             Some(failed) => Err(Error::new(Class::ProcAborted, failed.to_string())),
             None => Ok(()),
         }
+    }
+}
+
+impl Core {
+    /// Fails what waits for a process that has failed, and refuses what would wait for it.
+    #[cold]
+    pub(crate) fn mark_failed(&mut self, peer: Peer, why: &str) {
+        let is_local = self.job.local_numbers().contains(&peer.0);
+        let inter = self.stack.endpoint.inter_mut().filter(|_| !is_local);
+        inter.into_iter().for_each(|inter| inter.give_up(peer, why));
+        self.stack.protocols.peer_failed(PeerFailed { peer, why: why.to_owned() });
+        let failed = self.stack.pt2pt().failed_peers();
+        self.planner.get_mut().set_failed_peers(failed);
     }
 }
 

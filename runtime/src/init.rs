@@ -114,6 +114,7 @@ impl Core {
             }
         };
         let me = Peer(job.number);
+        fabric::world::set_world(&job.world());
         let spin = spin(&job, knobs);
         let Opened { endpoint, rejected } = endpoint(&job, knobs, spin)?;
         if job.local_size < job.size {
@@ -171,6 +172,8 @@ impl Core {
             meets_other_jobs: false,
             freed_links: Vec::new(),
             parent_comm: 0,
+            met: BTreeSet::new(),
+            failed_others: Vec::new(),
             ports: BTreeSet::new(),
             port_numbers: 0,
             job,
@@ -341,10 +344,12 @@ impl Process {
     }
 
     /// Returns the attribute MPI_UNIVERSE_SIZE: the processes of this job and those that were there
-    /// before, and one more for each processor of this host. A program that spawns others starts
-    /// as many as it lacks. With another launcher: the size of MPI_COMM_WORLD.
+    /// before, but for jobs that were started apart, and one more for each processor of this host.
+    /// A program that spawns others starts as many as it lacks. With another launcher: the size of
+    /// MPI_COMM_WORLD.
     pub fn universe_size(&self) -> u32 {
         self.core.as_deref().map_or(1, |Core { job, .. }| match job.process_manager() {
+            None if job.is_in_group() => job.size + job.processors,
             None => job.world().end + job.processors,
             Some(_) => job.size,
         })

@@ -9,6 +9,7 @@
 use std::ffi::OsStr;
 
 use fabric::Peer;
+use fabric::world::ProcessName;
 use objects::{Class, Comm, Error, Group, Result};
 
 use crate::communicator::agree;
@@ -55,6 +56,30 @@ pub(crate) fn create_with(
     leader: u32,
     find: impl FnOnce(&Group) -> Result<(ControlChannel, Peer)>,
 ) -> Result<Comm> {
+    create_by(local, leader, |local_group| local_group.exchange(find))
+}
+
+/// As [`create_with`], but if the other leader fails meanwhile, `find` is to find another one.
+pub(crate) fn create_with_next(
+    local: usize,
+    leader: u32,
+    find: impl Fn(&Group) -> Result<(ControlChannel, Peer)>,
+) -> Result<Comm> {
+    create_by(local, leader, |local_group| {
+        loop {
+            match local_group.exchange(&find) {
+                Err(error) if error.class() == Class::ProcAborted => {}
+                done => return done,
+            }
+        }
+    })
+}
+
+fn create_by(
+    local: usize,
+    leader: u32,
+    exchange: impl FnOnce(&LocalGroup) -> Result<Agreed>,
+) -> Result<Comm> {
     let (local_group, parent) = with(|p| {
         let comm = p.comm(local)?;
         if comm.is_inter() {
@@ -72,7 +97,7 @@ pub(crate) fn create_with(
         };
         Ok((local_group, comm.clone()))
     })?;
-    let agreed = local_group.agree(|| find(&local_group.group))?;
+    let agreed = local_group.agree(|| exchange(&local_group))?;
     Ok(parent.derive_inter(agreed.context, local_group.rank, local_group.group, agreed.remote))
 }
 
@@ -95,7 +120,8 @@ pub fn create_from_groups(
     let agreed = local_group.agree(|| {
         let (others, leader) = (remote.0?, remote.1);
         let peer = u32::try_from(leader).ok().and_then(|rank| others.peer_of(rank));
-        Ok((channel, peer.ok_or_else(|| bad_leader(leader, others.size()))?))
+        let peer = peer.ok_or_else(|| bad_leader(leader, others.size()))?;
+        local_group.exchange_with_leader(channel, peer)
     })?;
     Ok(Comm::new("", 0, local_group.rank, local_group.group.clone()).derive_inter(
         agreed.context,
@@ -128,11 +154,10 @@ fn other_leader(comm: &Comm, rank: i32, tag: i32) -> Result<(ControlChannel, Pee
 }
 
 impl LocalGroup {
-    /// Returns what the leaders have agreed on, at each member of this group. `find` returns the
-    /// other leader; only the leader calls it.
-    fn agree(&self, find: impl FnOnce() -> Result<(ControlChannel, Peer)>) -> Result<Agreed> {
-        let exchanged = (self.rank == self.leader)
-            .then(|| find().and_then(|(channel, peer)| self.exchange_with_leader(channel, peer)));
+    /// Returns what the leaders have agreed on, at each member of this group. `exchange` agrees
+    /// with the other leader; only the leader calls it.
+    fn agree(&self, exchange: impl FnOnce() -> Result<Agreed>) -> Result<Agreed> {
+        let exchanged = (self.rank == self.leader).then(exchange);
         match exchanged {
             Some(Err(error)) => {
                 self.broadcast_from_leader(
@@ -155,7 +180,16 @@ impl LocalGroup {
         }
     }
 
-    /// Agrees with the other leader; called by the leader.
+    /// Agrees with the other leader, whom `find` finds; called by the leader.
+    fn exchange(
+        &self,
+        find: impl FnOnce(&Group) -> Result<(ControlChannel, Peer)>,
+    ) -> Result<Agreed> {
+        let (channel, peer) = find(&self.group)?;
+        self.exchange_with_leader(channel, peer)
+    }
+
+    /// Agrees with this leader; called by the leader.
     fn exchange_with_leader(&self, channel: ControlChannel, other: Peer) -> Result<Agreed> {
         check_disjoint(&self.group, other)?;
         with(|p| p.core()?.reach(std::iter::once(other)))?;
@@ -218,8 +252,8 @@ pub(crate) fn check_disjoint(group: &Group, other: Peer) -> Result<()> {
 #[cold]
 fn overlap(shared: Peer) -> Error {
     let text = format!(
-        "the groups overlap: rank {} of MPI_COMM_WORLD is in both; groups must be disjoint",
-        shared.0
+        "the groups overlap: {} is in both; groups must be disjoint",
+        ProcessName(shared.0)
     );
     Error::new(Class::Comm, text)
 }

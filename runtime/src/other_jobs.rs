@@ -1,5 +1,5 @@
-//! Processes of other jobs that one `mpiexec` has started: spawned ones, and those that spawned
-//! this one.
+//! Processes of other jobs: spawned ones, those that spawned this one, and those of the jobs of its
+//! group, which other `mpiexec` have started.
 //!
 //! A process knows its peers by their process numbers ([`bootstrap::spawning`]); those outside of
 //! [`bootstrap::Job::world`] are of other jobs. TCP reaches them, also on the same host: each job
@@ -9,7 +9,9 @@
 //!
 //! MPI_Finalize is collective over all processes that are connected (MPI-5.0 §11.10.4): it ends
 //! with a barrier on each communicator with members of other jobs, also on those that were freed,
-//! but not on those that were disconnected.
+//! but not on those that were disconnected. Those that have failed are not waited for.
+
+use std::ops::Range;
 
 use fabric::Peer;
 use objects::{Class, Comm, Error, Result};
@@ -31,16 +33,28 @@ impl Core {
         self.meets_other_jobs && members.any(|peer| self.is_of_other_job(peer))
     }
 
-    /// Makes sure that these processes can be reached.
-    pub(crate) fn reach(&mut self, mut peers: impl Iterator<Item = Peer>) -> Result<()> {
-        if self.meets_other_jobs || !peers.any(|peer| self.is_of_other_job(peer)) {
+    /// Makes sure that these processes can be reached, or are known to have failed.
+    pub(crate) fn reach(&mut self, peers: impl Iterator<Item = Peer>) -> Result<()> {
+        let world = self.job.world();
+        let others: Vec<Peer> = peers.filter(|peer| !world.contains(&peer.0)).collect();
+        if others.is_empty() {
             return Ok(());
         }
-        self.meet_other_jobs()
+        self.meet_other_jobs()?;
+        for peer in others {
+            let is_it = |failed: &&(Range<u32>, String)| failed.0.contains(&peer.0);
+            let why = self.failed_others.iter().find(is_it).map(|failed| failed.1.clone());
+            why.into_iter().for_each(|why| self.mark_failed(peer, &why));
+            self.met.insert(peer);
+        }
+        Ok(())
     }
 
-    /// Opens the transport to other jobs.
+    /// Opens the transport to other jobs, unless it is open.
     pub(crate) fn meet_other_jobs(&mut self) -> Result<()> {
+        if self.meets_other_jobs {
+            return Ok(());
+        }
         let endpoint = &mut self.stack.endpoint;
         match endpoint.inter() {
             Some(inter) if inter.tcp().is_some() => {}
@@ -98,5 +112,8 @@ pub(crate) fn final_barriers() -> Result<()> {
     });
     // All members take them in this order.
     handles.sort_unstable();
-    handles.into_iter().try_for_each(|(_, comm)| collective::final_barrier(comm))
+    handles.into_iter().try_for_each(|(_, comm)| match collective::final_barrier(comm) {
+        Err(error) if error.class() == Class::ProcAborted => Ok(()),
+        done => done,
+    })
 }

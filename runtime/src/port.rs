@@ -10,6 +10,8 @@
 //!   both exchange groups and a context id on a channel that port and Hello name
 //! ```
 //!
+//! Both are processes of one `mpiexec`, or of several that were started with the same `--group`.
+//!
 //! From there on the new communicator is made like any intercommunicator (`intercomm`). Two
 //! processes that share a socket (MPI_Comm_join) meet by what they write to it in place of a port.
 
@@ -21,7 +23,7 @@ use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 
 use crate::control_channel::ControlChannel;
-use crate::intercomm::{check_disjoint, create_with};
+use crate::intercomm::{check_disjoint, create_with, create_with_next};
 use crate::lock::with;
 use crate::own_launcher;
 use crate::process::predefined;
@@ -43,7 +45,9 @@ struct Port {
 impl Port {
     fn parse(name: &[u8]) -> Result<Port> {
         let parsed = || {
-            let rest = std::str::from_utf8(name).ok()?.strip_prefix(PREFIX)?.strip_prefix(':')?;
+            // Programs pass names on in files, with the end of a line.
+            let name = std::str::from_utf8(name).ok()?.trim_ascii_end();
+            let rest = name.strip_prefix(PREFIX)?.strip_prefix(':')?;
             let mut parts = rest.split(':');
             let job = u64::from_str_radix(parts.next()?, 16).ok()?;
             let (owner, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -120,6 +124,12 @@ pub fn open() -> Result<String> {
     let has_launcher = own_launcher::launcher().is_ok();
     let port = with(|p| {
         let core = p.core()?;
+        // Before others look for the address of this process. Without a group all may be ranks of
+        // one job.
+        match core.meet_other_jobs() {
+            Err(error) if core.job.is_in_group() => return Err(error),
+            _ => {}
+        }
         core.port_numbers += 1;
         let (job, owner, number) = (core.job.id(), core.job.number, core.port_numbers);
         core.ports.insert(number);
@@ -144,9 +154,9 @@ pub fn close(name: &[u8]) -> Result<()> {
 /// Reads the name of a port; the root alone calls it.
 pub type ReadName<'a> = &'a dyn Fn() -> Result<Vec<u8>>;
 
-/// Performs MPI_Comm_accept.
+/// Performs MPI_Comm_accept. A process that fails while it connects makes room for the next one.
 pub fn accept(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
-    create_with(local, root, |_| {
+    create_with_next(local, root, |_| {
         let port = own_port(&name()?)?;
         let mut bytes = [0; Hello::SIZE];
         port.channel().receive_from_any(&mut bytes)?;
@@ -161,6 +171,7 @@ pub fn connect(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
         let port = Port::parse(&name()?)?;
         let owner = find_owner(port, group)?;
         let hello = Hello::of_new_connection()?;
+        with(|p| p.core()?.reach(std::iter::once(owner)))?;
         port.channel().send(owner, &hello.encode())?;
         Ok((port.connection(hello), owner))
     })
@@ -171,8 +182,8 @@ pub fn connect(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
 fn find_owner(port: Port, group: &Group) -> Result<Peer> {
     if port.job != job_id()? {
         return Err(bad_port(format!(
-            "the port {port} is of another job: processes of two mpiexec cannot connect; start \
-             both programs with one (mpiexec -n 1 server : -n 1 client)"
+            "the port {port} is of another job: start both jobs with the same group (mpiexec \
+             --group NAME), or both programs with one mpiexec (mpiexec -n 1 server : -n 1 client)"
         )));
     }
     check_disjoint(group, Peer(port.owner))?;
@@ -205,8 +216,8 @@ fn own_port(name: &[u8]) -> Result<Port> {
     })
 }
 
-/// Performs MPI_Comm_join over a connected socket; `None` if the other process is of another job.
-/// The socket is left as it was.
+/// Performs MPI_Comm_join over a connected socket; `None` if the other process is of another job
+/// that cannot be reached, with a line on standard error. The socket is left as it was.
 pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
     let (job, hello) = (job_id()?, Hello::of_new_connection()?);
     let refused = |error: std::io::Error| {
@@ -224,6 +235,10 @@ pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
         return Err(Error::new(Class::Other, text));
     }
     if theirs[..16] != ours[..16] {
+        eprintln!(
+            "verbena: MPI_Comm_join gives MPI_COMM_NULL: the other process is of another job; \
+             start both jobs with the same group (mpiexec --group NAME)"
+        );
         return Ok(None);
     }
     let mut ends = [hello, other].map(|hello| (hello.process, hello.connection));
@@ -233,7 +248,7 @@ pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
     create_with(predefined::COMM_SELF, 0, |_| Ok((channel, Peer(other.process)))).map(Some)
 }
 
-/// Returns the number that all jobs of one `mpiexec` share.
+/// Returns the number that all jobs of one `mpiexec`, or of one group, share.
 fn job_id() -> Result<u64> {
     with(|p| p.core().map(|core| core.job.id()))
 }

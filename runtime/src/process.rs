@@ -9,9 +9,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use bootstrap::Job;
 use collectives::{Active, Planner};
+use fabric::Peer;
 use objects::{
     Class, Comm, Datatype, Errhandler, Error, Group, HandleKind, Info, Keyvals, Op, Result, Stale,
     Table,
@@ -127,6 +129,10 @@ pub struct Core {
     pub(crate) unannounced: Vec<usize>,
     /// Processes of other jobs can be reached; see `other_jobs`.
     pub(crate) meets_other_jobs: bool,
+    /// The processes of other jobs that this one has met.
+    pub(crate) met: BTreeSet<Peer>,
+    /// Processes of other jobs that have failed, and how.
+    pub(crate) failed_others: Vec<(Range<u32>, String)>,
     /// Communicators with members of other jobs that were freed and not disconnected.
     pub(crate) freed_links: Vec<Comm>,
     /// The handle of the intercommunicator to the processes that have spawned this job; 0: none.

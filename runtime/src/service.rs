@@ -1,4 +1,5 @@
-//! Names of services (MPI-5.0 §11.9.4): `mpiexec` keeps them for the whole job.
+//! Names of services (MPI-5.0 §11.9.4): `mpiexec` keeps them for the whole job, or the keeper of
+//! its group for all jobs of it.
 
 use bootstrap::service_names::{MAX_TEXT, NameAnswer, NameRequest};
 use objects::{Class, Error, Result};
@@ -49,7 +50,11 @@ pub(crate) fn ask(request: NameRequest) -> Result<NameAnswer> {
 }
 
 fn not_published(class: Class, name: &[u8]) -> Error {
-    Error::new(class, format!("the service name {} is not published in this job", shown(name)))
+    let name = shown(name);
+    let text = format!(
+        "the service name {name} is not published in this job or its group (mpiexec --group NAME)"
+    );
+    Error::new(class, text)
 }
 
 fn unexpected(name: &[u8], answer: &NameAnswer) -> Error {

@@ -50,5 +50,6 @@ mod wait_set;
 mod wire;
 
 pub use candidates::{Filter, InvalidFilter};
+pub use listener::open_listener;
 pub use settings::Settings;
 pub use transport::{TcpTransport, Unavailable};

@@ -11,8 +11,32 @@ use rustix::net::{
     sockopt,
 };
 
+use crate::candidates::Filter;
+use crate::ifaddrs::interfaces;
+use crate::settings::Settings;
+
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
+
+/// Listens where processes of this host and of others reach this one, as the settings say. Returns
+/// the listener, which does not block, with its addresses: those of loopback come last. The error
+/// is a text for the user.
+pub fn open_listener(settings: &Settings) -> Result<(TcpListener, Vec<SocketAddr>), String> {
+    let filter = Filter::parse(settings.interfaces.as_deref().unwrap_or(""));
+    let filter = filter.map_err(|error| error.to_string())?;
+    let all = interfaces().map_err(|error| format!("cannot list the interfaces: {error}"))?;
+    let mut addresses = filter.choose(&all);
+    if addresses.is_empty() && settings.interfaces.is_some() {
+        return Err("tcp.interfaces allows no interface of this host".into());
+    }
+    if settings.interfaces.is_none() {
+        addresses.extend(all.iter().filter(|one| one.is_loopback).map(|one| one.address));
+    }
+    let opened = open(&addresses, settings.ports.as_ref());
+    let (listener, port) = opened.map_err(|error| format!("cannot listen by TCP: {error}"))?;
+    let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, port));
+    Ok((listener, addresses.collect()))
+}
 
 /// Listens where peers can reach all of `addresses`: on the address itself if there is one,
 /// otherwise on all, and on a port of the range.

@@ -45,7 +45,7 @@ const UNSAFE: &[&str] = &[
     "io/src/uring/kernel.rs",
     "io/src/vectored.rs",
     "io/src/workers.rs",
-    "launcher/src/guard.rs",
+    "launcher/src/detached.rs",
     "launcher/src/signals.rs",
     "launcher/src/spawn.rs",
     "mpi-abi/src/",

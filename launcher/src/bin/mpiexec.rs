@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use launcher::daemon;
+use launcher::group::keeper;
 use launcher::guard;
 use launcher::options::{Command, help, parse};
 use launcher::settings::EXIT_USAGE;
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
     }
     if let Some(role) = std::env::args_os().nth(1).filter(|first| stand_in::is_meant(first)) {
         return stand_in::run(&role).into();
+    }
+    if std::env::args_os().nth(1).is_some_and(|first| first == keeper::OPTION) {
+        return keeper::run().into();
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == guard::OPTION) {
         return guard::run(std::env::args_os().skip(2)).into();

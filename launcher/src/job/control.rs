@@ -1,12 +1,15 @@
 //! The control sockets: messages of the ranks, and the answers.
 
-use bootstrap::control::{ToLauncher, ToRank, encode};
+use std::ops::Range;
+
+use bootstrap::control::{ToLauncher, ToRank, WITH_OTHER_JOBS, encode};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::state::Job;
 use crate::failure_policy::Event;
 use crate::frames::FromHost;
+use crate::start::Rank;
 
 impl Job {
     /// Reads a rank's messages, without waiting.
@@ -49,6 +52,7 @@ impl Job {
     fn on_control(&mut self, local: usize, message: ToLauncher) {
         let rank = self.first + local as u32;
         match message {
+            ToLauncher::Hello { version, .. } => self.local.ranks[local].version = version,
             ToLauncher::Abort { code, message } => {
                 self.events.push(Event::Aborted { rank, code, message })
             }
@@ -93,6 +97,18 @@ impl Job {
         running.into_iter().for_each(|local| self.send_to_rank(local, &message));
         // Counted last: a rank that sees the count finds the message.
         self.local.status_page.count_failure();
+    }
+
+    /// Tells the ranks of this host that processes of another job have failed. Those that were not
+    /// in MPI yet have met none.
+    pub(super) fn announce_others(&mut self, numbers: Range<u32>, why: &str) {
+        let message = ToRank::OthersFailed { numbers, why: why.to_owned() };
+        let knows = |rank: &Rank| rank.exit.is_none() && rank.version >= WITH_OTHER_JOBS;
+        let ranks = self.local.ranks.iter().enumerate().filter(|(_, rank)| knows(rank));
+        let ranks: Vec<usize> = ranks.map(|(local, _)| local).collect();
+        ranks.into_iter().for_each(|local| self.send_to_rank(local, &message));
+        // Counted last: a rank that sees the count finds the message.
+        self.local.status_page.count_other_failure();
     }
 
     /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank that

@@ -135,7 +135,7 @@ fn begin<'a>(
     let first = share.number(share.first);
     let numbers = first..first + settings.total_ranks();
     let mut store = Store::new(numbers, links.routes(share.base));
-    if jobs.are_outermost() {
+    if jobs.keep_names() {
         store.keep_names();
     }
     let children = links.iter().count();
@@ -159,6 +159,7 @@ fn begin<'a>(
         store,
         relay: Relay::new(links),
         jobs,
+        is_spawned: share.parent.is_some(),
         reports_start: share.parent.is_some(),
         outcome: Outcome::new(explanations, settings.on_failure),
         events: Vec::new(),
@@ -195,6 +196,7 @@ impl Job {
     }
 
     fn watch(&mut self, mut starter: Starter<'_>) {
+        self.read_early();
         while !self.is_over() {
             for source in self.wait(self.deadline()) {
                 self.on_ready(source);

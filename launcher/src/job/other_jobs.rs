@@ -1,5 +1,7 @@
 //! Spawned jobs, and the one that has spawned this one; see [`crate::nested`].
 
+use std::ops::Range;
+
 use bootstrap::spawning::SpawnRequest;
 use rustix::process::Pid;
 
@@ -73,6 +75,14 @@ impl Root for Job {
 
     fn show_table(&mut self) {
         self.print_table();
+    }
+
+    fn report_stall(&mut self) {
+        Job::report_all_wait(self);
+    }
+
+    fn announce_others(&mut self, numbers: Range<u32>, why: &str) {
+        Job::announce_others(self, numbers, why);
     }
 
     fn end(&mut self, code: u8) {

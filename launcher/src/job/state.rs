@@ -155,6 +155,8 @@ pub(super) struct Job {
     pub(super) relay: Relay,
     /// The jobs that were spawned, or the one that has spawned this one.
     pub(super) jobs: JobLinks,
+    /// A process has spawned the job.
+    pub(super) is_spawned: bool,
     /// The start of the ranks, as a spawned job, will be reported.
     pub(super) reports_start: bool,
     pub(super) outcome: Outcome,

@@ -31,12 +31,19 @@ impl Job {
     /// Reports a stall of this job and of those that it has spawned.
     pub(super) fn judge_stall(&mut self) {
         let Some(stall) = &self.watch.stall else { return };
-        let after = stall.after();
-        if self.jobs.are_stalled_with(stall.state()) {
-            self.print(&stall::report(after));
-            self.jobs.request_tables();
-            self.print_table();
+        let state = stall.state();
+        if self.jobs.are_stalled_with(state) {
+            self.report_all_wait();
         }
+    }
+
+    /// Reports that the ranks of all jobs wait.
+    pub(super) fn report_all_wait(&mut self) {
+        let Some(stall) = &self.watch.stall else { return };
+        let line = stall::report(stall.after());
+        self.print(&line);
+        self.jobs.request_tables();
+        self.print_table();
     }
 
     /// Looks for another MPI's library in the memory of the first rank.

@@ -127,10 +127,15 @@ impl MultiHostJob {
         }
         self.stall_due = None;
         if self.are_all_stalled() {
-            self.jobs.request_tables();
-            self.print(&stall::report(self.choices.stall_after));
-            self.request_table(now);
+            self.report_all_wait(now);
         }
+    }
+
+    /// Reports that the ranks of all jobs wait.
+    pub(super) fn report_all_wait(&mut self, now: Instant) {
+        self.jobs.request_tables();
+        self.print(&stall::report(self.choices.stall_after));
+        self.request_table(now);
     }
 
     /// Tells the hosts that a rank has failed, and that the job goes on.

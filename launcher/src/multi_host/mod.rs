@@ -60,7 +60,7 @@ pub(crate) fn run(
         output.add_remote(rank, Which::Err);
     }
     let mut store = Store::new(0..0, links.routes(share.base));
-    if jobs.are_outermost() {
+    if jobs.keep_names() {
         store.keep_names();
     }
     let host = |share| HostState { share, is_lost: false, answer: None };
@@ -125,6 +125,7 @@ fn connect(
 
 impl MultiHostJob {
     fn watch(&mut self) {
+        self.read_early();
         while !self.links.are_over() || !self.jobs.are_over() {
             for source in self.wait(self.deadline()) {
                 match source {

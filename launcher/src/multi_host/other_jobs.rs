@@ -1,10 +1,12 @@
 //! Spawned jobs, and the one that has spawned this one; see [`crate::nested`].
 
+use std::ops::Range;
 use std::time::Instant;
 
 use rustix::process::Pid;
 
 use super::state::{MultiHostJob, Phase};
+use crate::frames::ToHost;
 use crate::nested::links::JobLinks;
 use crate::nested::root::Root;
 use crate::outcome::Outcome;
@@ -48,6 +50,14 @@ impl Root for MultiHostJob {
 
     fn show_table(&mut self) {
         self.request_table(Instant::now());
+    }
+
+    fn report_stall(&mut self) {
+        self.report_all_wait(Instant::now());
+    }
+
+    fn announce_others(&mut self, numbers: Range<u32>, why: &str) {
+        self.links.send_to_all(&ToHost::OthersFailed { numbers, why: why.to_owned() });
     }
 
     fn end(&mut self, code: u8) {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bootstrap::service_names::NameRequest;
 use bootstrap::spawning::{SpawnAnswer, SpawnRequest};
 use rustix::process::Pid;
 
@@ -43,6 +44,24 @@ pub(crate) enum JobEvent {
     Table,
     /// It ends all jobs, or has ended.
     End,
+    /// The answer of the group's keeper to a request for numbers: the first one.
+    Numbers(Option<u32>),
+    /// The keeper has found that the ranks of all jobs of the group wait.
+    Stall,
+    /// Processes of a job have failed that is neither this one nor its parent.
+    OthersFailed {
+        /// Their numbers.
+        numbers: Range<u32>,
+        /// How, in a sentence.
+        why: String,
+    },
+    /// The keeper has ended.
+    GroupLost {
+        /// A line for the user.
+        line: String,
+        /// The requests about names that it has not answered, with the processes.
+        asked: Vec<(u32, NameRequest)>,
+    },
 }
 
 /// A job that was started.

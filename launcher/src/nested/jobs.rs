@@ -57,11 +57,21 @@ pub(crate) struct NestedJobs {
     ending: Option<Instant>,
 }
 
+/// A job that is prepared, and has no numbers yet.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The process that spawns it.
+    pub(super) parent: u32,
+    settings: Settings,
+}
+
 /// A spawned job.
 #[derive(Debug)]
 struct NestedJob {
     /// The numbers of its processes.
     numbers: Range<u32>,
+    /// The number of rank 0 of the outermost job, from which the user counts.
+    outer_base: u32,
     /// The process that has spawned it.
     parent: u32,
     /// Its first program.
@@ -84,25 +94,41 @@ impl NestedJobs {
         NestedJobs { settings, share, jobs, next, is_stopping: false, ending: None }
     }
 
-    /// Starts a job. The error is a text for the user.
-    pub(super) fn start(&mut self, parent: u32, request: SpawnRequest) -> Result<NewJob, String> {
+    /// Prepares a job. The error is a text for the user.
+    pub(super) fn plan(&self, parent: u32, request: SpawnRequest) -> Result<Plan, String> {
         if self.is_stopping || self.ending.is_some() {
             return Err("the job is ending".into());
         }
-        let base = self.next;
-        let settings = request::settings(&self.settings, request, base)?;
-        let size = settings.total_ranks();
-        let end = base.checked_add(size).filter(|end| *end <= MAX_PROCESSES).ok_or_else(|| {
-            format!("{size} processes are too many: the job may start {}", MAX_PROCESSES - base)
+        Ok(Plan { parent, settings: request::settings(&self.settings, request)? })
+    }
+
+    /// Returns the first one of so many numbers that no process has had. The error is a text for
+    /// the user.
+    pub(super) fn next_numbers(&mut self, count: u32) -> Result<u32, String> {
+        let first = self.next;
+        let end = first.checked_add(count).filter(|end| *end <= MAX_PROCESSES);
+        self.next = end.ok_or_else(|| {
+            format!("{count} processes are too many: the job may start {}", MAX_PROCESSES - first)
         })?;
+        Ok(first)
+    }
+
+    /// Starts a job whose processes have the numbers from `base` on. The error is a text for the
+    /// user.
+    pub(super) fn start(&mut self, plan: Plan, base: u32) -> Result<NewJob, String> {
+        if self.is_stopping || self.ending.is_some() {
+            return Err("the job is ending".into());
+        }
+        let (size, Plan { parent, mut settings }) = (plan.size(), plan);
         let (mut stream, child) = start_mpiexec()?;
+        settings.output.base = base - self.share.base;
         let share = self.share.spawned(&settings, base, parent);
         let program = settings.sections[0].program.display().to_string();
         stream.send(&ToNested::Begin(Box::new(Begin::new(share, settings))));
-        self.next = end;
-        let (id, numbers, pid) = (self.jobs.len(), base..end, Pid::from_child(&child));
+        let (id, numbers, pid) = (self.jobs.len(), base..base + size, Pid::from_child(&child));
         self.jobs.push(NestedJob {
             numbers: numbers.clone(),
+            outer_base: self.share.base,
             parent,
             program,
             state: State::Starting,
@@ -161,6 +187,18 @@ impl NestedJobs {
         self.jobs.iter_mut().for_each(|job| job.stream.send(&ToNested::Stop(signal)));
     }
 
+    /// Tells the jobs that processes of others have failed.
+    pub(super) fn announce(&mut self, numbers: &Range<u32>, why: &str) {
+        let message = || ToNested::OthersFailed { numbers: numbers.clone(), why: why.to_owned() };
+        self.jobs.iter_mut().for_each(|job| job.stream.send(&message()));
+    }
+
+    /// Returns the numbers of the processes of the outermost job, and of all spawned ones.
+    pub(super) fn all_numbers(&self) -> Vec<Range<u32>> {
+        let own = self.share.number(0)..self.share.number(self.share.size);
+        [own].into_iter().chain(self.jobs.iter().map(|job| job.numbers.clone())).collect()
+    }
+
     /// Requests the jobs to end.
     pub(super) fn end(&mut self, now: Instant) {
         if self.ending.is_none() {
@@ -216,6 +254,13 @@ impl NestedJobs {
     }
 }
 
+impl Plan {
+    /// Returns the number of processes.
+    pub(super) fn size(&self) -> u32 {
+        self.settings.total_ranks()
+    }
+}
+
 impl NestedJob {
     fn on_message(&mut self, id: usize, message: FromNested) -> Option<JobEvent> {
         match message {
@@ -252,7 +297,7 @@ impl NestedJob {
                     "{} has ended, and none of its processes called MPI_Init: process {} waits for \
                      that; compile the program with Verbena's mpicc",
                     self.in_words(),
-                    self.parent
+                    self.parent - self.outer_base
                 );
                 Some(JobEvent::Failed { code: 1, line, is_survivable: false })
             }
@@ -291,12 +336,12 @@ impl NestedJob {
     }
 
     fn in_words(&self) -> String {
-        let Range { start, end } = self.numbers;
+        let NestedJob { numbers, outer_base, parent, program, .. } = self;
+        let [start, end, parent] = [numbers.start, numbers.end, *parent].map(|n| n - outer_base);
         let processes = match end - start {
             1 => format!("process {start}"),
             _ => format!("processes {start} to {}", end - 1),
         };
-        let NestedJob { parent, program, .. } = self;
         format!("the job that process {parent} has spawned ({processes}, `{program}`)")
     }
 }

@@ -1,6 +1,8 @@
-//! The connections of a job to other jobs: the outermost `mpiexec` has one to each spawned job, the
-//! `mpiexec` of a spawned job one to the outermost, and a daemon none.
+//! The connections of a job to other jobs: the outermost `mpiexec` has one to each spawned job and
+//! one to the keeper of its group, the `mpiexec` of a spawned job one to the outermost, and a
+//! daemon none.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -10,6 +12,7 @@ use rustix::process::Pid;
 use super::event::{JobEvent, NewJob};
 use super::jobs::NestedJobs;
 use super::outer::Outer;
+use super::outermost::Outermost;
 use crate::stall::HostStall;
 use crate::tree::store::{Party, StoreMessage};
 
@@ -17,7 +20,7 @@ use crate::tree::store::{Party, StoreMessage};
 #[derive(Debug)]
 pub(crate) enum JobLinks {
     /// Those of the outermost `mpiexec`.
-    Outermost(Box<NestedJobs>),
+    Outermost(Box<Outermost>),
     /// That of a spawned job.
     Spawned(Outer),
     /// Those of a daemon.
@@ -28,7 +31,7 @@ impl JobLinks {
     /// Returns the descriptors to read from, by job.
     pub(crate) fn readable(&self) -> Vec<(usize, BorrowedFd<'_>)> {
         match self {
-            JobLinks::Outermost(jobs) => jobs.readable().collect(),
+            JobLinks::Outermost(all) => all.readable(),
             JobLinks::Spawned(outer) => {
                 outer.stream().readable().map(|file| (0, file)).into_iter().collect()
             }
@@ -39,7 +42,7 @@ impl JobLinks {
     /// Returns the descriptors to write to, by job.
     pub(crate) fn writable(&self) -> Vec<(usize, BorrowedFd<'_>)> {
         match self {
-            JobLinks::Outermost(jobs) => jobs.writable().collect(),
+            JobLinks::Outermost(all) => all.writable(),
             JobLinks::Spawned(outer) => {
                 outer.stream().writable().map(|file| (0, file)).into_iter().collect()
             }
@@ -50,7 +53,7 @@ impl JobLinks {
     /// Writes as much to a job as its socket takes.
     pub(crate) fn write(&mut self, job: usize) {
         match self {
-            JobLinks::Outermost(jobs) => jobs.write(job),
+            JobLinks::Outermost(all) => all.write(job),
             JobLinks::Spawned(outer) => outer.write(),
             JobLinks::None => {}
         }
@@ -59,58 +62,84 @@ impl JobLinks {
     /// Reads from a job.
     pub(crate) fn read(&mut self, job: usize) -> Vec<JobEvent> {
         match self {
-            JobLinks::Outermost(jobs) => jobs.read(job),
+            JobLinks::Outermost(all) => all.read(job),
             JobLinks::Spawned(outer) => outer.read(),
             JobLinks::None => Vec::new(),
         }
+    }
+
+    /// Reads what has come with the first messages of the group's keeper, which nothing announces
+    /// any more.
+    pub(crate) fn read_early(&mut self) -> Vec<JobEvent> {
+        if let JobLinks::Outermost(all) = self { all.read_early() } else { Vec::new() }
     }
 
     /// Sends a message about the store. One to a party that is no other job is dropped: no process
     /// of the job has put or keeps what it is about.
     pub(crate) fn send(&mut self, party: Party, message: StoreMessage) {
         match (self, party) {
-            (JobLinks::Outermost(jobs), Party::Job(job)) => jobs.send(job, message),
+            (JobLinks::Outermost(all), Party::Job(job)) => all.nested.send(job, message),
+            (JobLinks::Outermost(all), Party::Parent) => all.send_up(message),
             (JobLinks::Spawned(outer), Party::Parent) => outer.send(message),
             _ => {}
         }
     }
 
-    /// Starts a job for a process, or has the outermost `mpiexec` start it (`None`). The error is a
-    /// text for the user.
+    /// Starts a job for a process, or has the outermost `mpiexec` start it, or waits for numbers
+    /// (`None`). The error is a text for the user.
     pub(crate) fn spawn(
         &mut self,
         asker: u32,
         request: SpawnRequest,
     ) -> Option<Result<NewJob, String>> {
         match self {
-            JobLinks::Outermost(jobs) => return Some(jobs.start(asker, request)),
+            JobLinks::Outermost(all) => return all.spawn(asker, request),
             JobLinks::Spawned(outer) => outer.spawn(asker, request),
             JobLinks::None => {}
         }
         None
     }
 
-    /// Returns true for those of the outermost `mpiexec`.
-    pub(crate) fn are_outermost(&self) -> bool {
-        self.jobs().is_some()
+    /// Starts a job that has waited for numbers. Returns the process that has requested it, and the
+    /// result.
+    pub(crate) fn start_planned(
+        &mut self,
+        first: Option<u32>,
+    ) -> Option<(u32, Result<NewJob, String>)> {
+        if let JobLinks::Outermost(all) = self { all.start_planned(first) } else { None }
+    }
+
+    /// Forgets the jobs that wait for numbers. Returns the processes that have requested them, with
+    /// the reason.
+    pub(crate) fn refuse_planned(&mut self) -> Vec<(u32, String)> {
+        if let JobLinks::Outermost(all) = self { all.refuse_planned() } else { Vec::new() }
+    }
+
+    /// Returns true if this process keeps the names of services.
+    pub(crate) fn keep_names(&self) -> bool {
+        if let JobLinks::Outermost(all) = self { all.keeps_names() } else { false }
+    }
+
+    /// Returns the numbers that processes of jobs may have which this one has not spawned.
+    pub(crate) fn other_numbers(&self) -> Vec<Range<u32>> {
+        if let JobLinks::Outermost(all) = self { all.other_numbers() } else { Vec::new() }
     }
 
     /// Returns the spawned jobs.
     fn jobs(&self) -> Option<&NestedJobs> {
-        if let JobLinks::Outermost(jobs) = self { Some(jobs) } else { None }
+        if let JobLinks::Outermost(all) = self { Some(&all.nested) } else { None }
     }
 
     fn jobs_mut(&mut self) -> Option<&mut NestedJobs> {
-        if let JobLinks::Outermost(jobs) = self { Some(jobs) } else { None }
+        if let JobLinks::Outermost(all) = self { Some(&mut all.nested) } else { None }
     }
 
     /// Returns true if no rank of this job and of those that it has spawned makes progress, and
-    /// some wait. A spawned job leaves that to the outermost `mpiexec`, which it tells.
+    /// some wait. A spawned job leaves that to the outermost `mpiexec`, which it tells, and a job
+    /// in a group to the keeper.
     pub(crate) fn are_stalled_with(&mut self, own: HostStall) -> bool {
         match self {
-            JobLinks::Outermost(jobs) => {
-                jobs.stall().into_iter().fold(own, HostStall::join) == HostStall::Waiting
-            }
+            JobLinks::Outermost(all) => all.are_stalled_with(own),
             JobLinks::Spawned(outer) => {
                 outer.set_stall(own);
                 false
@@ -127,6 +156,11 @@ impl JobLinks {
     /// Passes a signal that ends the job on to the spawned jobs.
     pub(crate) fn stop(&mut self, signal: i32) {
         self.jobs_mut().into_iter().for_each(|jobs| jobs.stop(signal));
+    }
+
+    /// Tells the spawned jobs that processes of others have failed.
+    pub(crate) fn announce(&mut self, numbers: &Range<u32>, why: &str) {
+        self.jobs_mut().into_iter().for_each(|jobs| jobs.announce(numbers, why));
     }
 
     /// Requests the spawned jobs to end.
@@ -178,7 +212,7 @@ impl JobLinks {
     /// called MPI_Init.
     pub(crate) fn finish(&mut self, code: u8, none_in_mpi: bool) {
         match self {
-            JobLinks::Outermost(jobs) => jobs.finish(),
+            JobLinks::Outermost(all) => all.finish(code),
             JobLinks::Spawned(outer) => outer.finish(code, none_in_mpi),
             JobLinks::None => {}
         }

@@ -7,11 +7,13 @@
 //!                                 <-     Started, or Refused; at last Over
 //!   Store                        <->     Store
 //!                                 <-     Spawn, Stalled
-//!   Stop, Table, End              ->
+//!   Stop, Table, OthersFailed, End ->
 //! ```
 //!
 //! The end of the stream counts as a message: it ends the ranks of a spawned job, and a spawned job
 //! without `Over` has failed.
+
+use std::ops::Range;
 
 use bootstrap::spawning::SpawnRequest;
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,13 @@ pub(crate) enum ToNested {
     Stop(i32),
     /// Print the state of each rank.
     Table,
+    /// Processes of another job have failed.
+    OthersFailed {
+        /// Their numbers.
+        numbers: Range<u32>,
+        /// How, in a sentence.
+        why: String,
+    },
     /// End all ranks.
     End,
 }

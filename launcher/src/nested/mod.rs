@@ -18,13 +18,16 @@
 //! [`jobs`] are the spawned jobs, seen from the outermost `mpiexec`; [`outer`] is the other end.
 //! [`links`] is the one or the other, and [`root`] what a job does about their messages
 //! ([`event`]). [`request`] makes the settings of a job from a request. Processes are numbered
-//! through all jobs ([`bootstrap::spawning`]); the outermost `mpiexec` gives out the numbers.
+//! through all jobs ([`bootstrap::spawning`]); the outermost `mpiexec` gives out the numbers,
+//! unless its job is in a group: there the keeper does ([`crate::group`]). [`outermost`] is what
+//! the outermost `mpiexec` has of both.
 
-mod event;
+pub(crate) mod event;
 pub(crate) mod jobs;
 pub(crate) mod links;
 pub(crate) mod messages;
 pub(crate) mod outer;
+pub(crate) mod outermost;
 pub(crate) mod request;
 pub(crate) mod root;
 pub(crate) mod stream;

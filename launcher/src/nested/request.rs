@@ -6,15 +6,11 @@ use bootstrap::spawning::{SpawnRequest, SpawnSection};
 use crate::binding::{BindTo, Mapping};
 use crate::hosts::{self, HostsError};
 use crate::options;
-use crate::settings::{Dealing, OutputOptions, Section, Settings, Stdin};
+use crate::settings::{Dealing, Section, Settings, Stdin};
 
-/// Returns the settings of a job whose rank 0 has the process number `base`, with the ranks dealt
-/// to their hosts. The error is a text for the user.
-pub(super) fn settings(
-    outer: &Settings,
-    request: SpawnRequest,
-    base: u32,
-) -> Result<Settings, String> {
+/// Returns the settings of a job, with the ranks dealt to their hosts. Its labels lack the numbers
+/// of its processes. The error is a text for the user.
+pub(super) fn settings(outer: &Settings, request: SpawnRequest) -> Result<Settings, String> {
     if outer.dial_in.is_some() {
         return Err("hosts that have dialed in (--accept) take no further processes".into());
     }
@@ -27,13 +23,13 @@ pub(super) fn settings(
     }
     let mut settings = Settings {
         sections,
-        output: OutputOptions { base, ..outer.output.clone() },
         stdin: Stdin::None,
         // The processors of the user's options belong to the ranks that have them.
         mapping: Mapping { bind_to: Some(BindTo::None), ..outer.mapping },
         slots: Vec::new(),
         timeout: None,
         report_outcome: None,
+        group: None,
         // The slots of the hosts are the ranks that these have.
         dealing: Dealing::default(),
         ..outer.clone()
@@ -66,7 +62,7 @@ mod tests {
     use super::*;
     use crate::binding::MapBy;
     use crate::hosts::Host;
-    use crate::settings::DialIn;
+    use crate::settings::{DialIn, OutputOptions};
 
     fn of(processes: u32, hosts: Option<&str>) -> SpawnSection {
         let hosts = hosts.map(str::to_owned);
@@ -77,7 +73,7 @@ mod tests {
         outer: &Settings,
         sections: Vec<SpawnSection>,
     ) -> Result<Vec<(String, u32)>, String> {
-        let settings = settings(outer, SpawnRequest { sections }, 4)?;
+        let settings = settings(outer, SpawnRequest { sections })?;
         Ok(settings.hosts.into_iter().map(|host| (host.name, host.slots)).collect())
     }
 
@@ -92,10 +88,10 @@ mod tests {
             ..Settings::default()
         };
         let sections = vec![of(0, None), SpawnSection { path: Some("/opt".into()), ..of(3, None) }];
-        let settings = settings(&outer, SpawnRequest { sections }, 7).unwrap();
+        let settings = settings(&outer, SpawnRequest { sections }).unwrap();
         let [section] = &settings.sections[..] else { panic!("{settings:?}") };
         assert_eq!((section.appnum, section.ranks, section.path.as_deref()), (1, 3, Some("/opt")));
-        assert_eq!(settings.output, OutputOptions { tag: true, base: 7, ..Default::default() });
+        assert_eq!(settings.output, outer.output);
         assert_eq!(
             (settings.timeout, settings.report_outcome, settings.stdin),
             (None, None, Stdin::None)

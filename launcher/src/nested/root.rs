@@ -1,8 +1,10 @@
 //! What the `mpiexec` of a job, on one host or over several, does about other jobs.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use bootstrap::control::ToRank;
+use bootstrap::service_names::NameRequest;
 use bootstrap::spawning::{SpawnAnswer, SpawnRequest};
 use rustix::process::Pid;
 
@@ -43,27 +45,42 @@ pub(crate) trait Root {
     /// Prints what the ranks do, now or soon.
     fn show_table(&mut self);
 
+    /// Reports that the ranks of all jobs wait.
+    fn report_stall(&mut self);
+
+    /// Tells the ranks that processes of another job have failed.
+    fn announce_others(&mut self, numbers: Range<u32>, why: &str);
+
     /// Ends the job with this exit code.
     fn end(&mut self, code: u8);
 
     /// Reads the messages of another job.
     fn read_job(&mut self, job: usize) {
-        for event in self.jobs().read(job) {
-            self.on_job_event(event);
-        }
+        self.jobs().read(job).into_iter().for_each(|event| self.on_job_event(event));
+    }
+
+    /// Reads what has come with the first messages of another job.
+    fn read_early(&mut self) {
+        self.jobs().read_early().into_iter().for_each(|event| self.on_job_event(event));
     }
 
     /// Starts a job for a process, by its number.
     fn spawn(&mut self, asker: u32, request: SpawnRequest) {
-        match self.jobs().spawn(asker, request) {
-            Some(Ok(NewJob { id, numbers, pid })) => {
+        // Otherwise the outermost `mpiexec` answers, or the keeper sends numbers.
+        if let Some(started) = self.jobs().spawn(asker, request) {
+            self.on_spawned(asker, started);
+        }
+    }
+
+    /// Adds a job that a process has requested, or answers that there is none.
+    fn on_spawned(&mut self, asker: u32, started: Result<NewJob, String>) {
+        match started {
+            Ok(NewJob { id, numbers, pid }) => {
                 self.spare(pid);
                 let outgoing = self.store().add_job(numbers, id);
                 self.deliver(outgoing);
             }
-            Some(Err(why)) => self.answer_spawn(asker, SpawnAnswer::Refused(why)),
-            // The outermost `mpiexec` answers.
-            None => {}
+            Err(why) => self.answer_spawn(asker, SpawnAnswer::Refused(why)),
         }
     }
 
@@ -91,6 +108,17 @@ pub(crate) trait Root {
             JobEvent::Stalled => self.on_stalled(),
             JobEvent::Table => self.show_table(),
             JobEvent::End => self.end(1),
+            JobEvent::Numbers(first) => {
+                if let Some((asker, started)) = self.jobs().start_planned(first) {
+                    self.on_spawned(asker, started);
+                }
+            }
+            JobEvent::Stall => self.report_stall(),
+            JobEvent::OthersFailed { numbers, why } => {
+                self.jobs().announce(&numbers, &why);
+                self.announce_others(numbers, &why);
+            }
+            JobEvent::GroupLost { line, asked } => self.on_group_lost(&line, asked),
         }
     }
 
@@ -105,6 +133,27 @@ pub(crate) trait Root {
         }
         self.print(&format!("{line}; ending the job"));
         self.end(code);
+    }
+
+    /// Goes on without the other jobs of the group: what was expected of them or of the keeper does
+    /// not come.
+    fn on_group_lost(&mut self, line: &str, asked: Vec<(u32, NameRequest)>) {
+        if self.is_running() {
+            self.print(line);
+        }
+        self.store().keep_names();
+        for (asker, request) in asked {
+            let outgoing = self.store().ask_name(asker, request);
+            self.deliver(outgoing);
+        }
+        for (asker, why) in self.jobs().refuse_planned() {
+            self.answer_spawn(asker, SpawnAnswer::Refused(why));
+        }
+        for numbers in self.jobs().other_numbers() {
+            let why = "the keeper of the group has ended";
+            self.jobs().announce(&numbers, why);
+            self.announce_others(numbers, why);
+        }
     }
 
     /// Kills the spawned jobs that do not end in time.

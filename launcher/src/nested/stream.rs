@@ -1,7 +1,8 @@
-//! A stream of messages in both directions, over a UNIX socket. Nothing blocks but
-//! [`Stream::receive`] and [`Stream::flush`].
+//! A stream of messages in both directions, over a UNIX socket, or encrypted over TCP. Nothing
+//! blocks but [`Stream::receive`], [`Stream::receive_by`] and [`Stream::flush`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use bootstrap::control::Decoder;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -9,25 +10,42 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::dial_in::secure_stream::{End, SecureStream};
 use crate::frames;
+use crate::poll_set;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 /// The lowest number of a copy of standard input.
 const FIRST_FREE: i32 = 3;
 
+/// What carries the bytes.
+#[derive(Debug)]
+enum Carrier {
+    Socket(OwnedFd),
+    Secure(SecureStream),
+}
+
 /// One end of the stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// `None` once the other end has closed it, or sent what is no message.
-    socket: Option<OwnedFd>,
+    carrier: Option<Carrier>,
     pending: Vec<u8>,
     decoder: Decoder,
 }
 
 impl Stream {
     pub(crate) fn new(socket: OwnedFd) -> Stream {
-        Stream { socket: Some(socket), pending: Vec::new(), decoder: frames::decoder() }
+        Stream::over(Carrier::Socket(socket))
+    }
+
+    pub(crate) fn secure(connection: SecureStream) -> Stream {
+        Stream::over(Carrier::Secure(connection))
+    }
+
+    fn over(carrier: Carrier) -> Stream {
+        Stream { carrier: Some(carrier), pending: Vec::new(), decoder: frames::decoder() }
     }
 
     /// Uses standard input, which must be a socket.
@@ -38,30 +56,32 @@ impl Stream {
     /// Sends a message, now or when there is space.
     pub(crate) fn send(&mut self, message: &impl Serialize) {
         if let Ok(frame) = frames::encode(message)
-            && self.socket.is_some()
+            && self.carrier.is_some()
         {
             self.pending.extend_from_slice(&frame);
             self.write();
         }
     }
 
-    /// Writes as much as there is space for.
-    pub(crate) fn write(&mut self) {
-        while let Some(socket) = self.socket.as_ref().filter(|_| !self.pending.is_empty()) {
-            match send(socket, &self.pending, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(sent) => drop(self.pending.drain(..sent)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
+    /// Writes as much as there is space for. Returns false if the other end has closed the stream.
+    pub(crate) fn write(&mut self) -> bool {
+        while let Some(carrier) = self.carrier.as_mut().filter(|it| it.has_unsent(&self.pending)) {
+            match carrier.write(&self.pending) {
+                Some(0) => return true,
+                Some(sent) => drop(self.pending.drain(..sent)),
                 // The reading side finds the end after the last messages.
-                Err(_) => self.pending.clear(),
+                None => {
+                    self.pending.clear();
+                    return false;
+                }
             }
         }
+        true
     }
 
     /// Writes everything and waits for it.
     pub(crate) fn flush(&mut self) {
-        loop {
-            self.write();
+        while self.write() {
             let Some(socket) = self.writable() else { return };
             let _ = poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::OUT)], None);
         }
@@ -71,6 +91,8 @@ impl Stream {
     pub(crate) fn read<T: DeserializeOwned>(&mut self) -> (Vec<T>, bool) {
         let mut messages = Vec::new();
         let mut is_open = self.fill(RecvFlags::DONTWAIT, READ_BYTES);
+        // An encrypted connection sends answers of its own.
+        self.write();
         loop {
             match self.decoder.next_message() {
                 Ok(Some(message)) => messages.push(message),
@@ -106,9 +128,39 @@ impl Stream {
         }
     }
 
-    /// Reads once, at most so many bytes. Returns false at the end.
+    /// Waits for one message until then; `None` if none comes. Further ones may have arrived with
+    /// it: call [`Stream::read`] once before the next wait.
+    pub(crate) fn receive_by<T: DeserializeOwned>(&mut self, end: Instant) -> Option<T> {
+        loop {
+            if let Some(message) = self.decoder.next_message().ok()? {
+                return Some(message);
+            }
+            let writable = self.writable().map(|file| ((), file, PollFlags::OUT));
+            let interests: Vec<_> =
+                [((), self.readable()?, PollFlags::IN)].into_iter().chain(writable).collect();
+            if poll_set::wait(&interests, Some(end)).is_empty() && Instant::now() >= end {
+                return None;
+            }
+            self.write();
+            if !self.fill(RecvFlags::DONTWAIT, READ_BYTES) {
+                self.close();
+                return self.decoder.next_message().ok()?;
+            }
+        }
+    }
+
+    /// Reads once, from a socket at most so many bytes. Returns false at the end.
     fn fill(&mut self, flags: RecvFlags, most: usize) -> bool {
-        let Some(socket) = &self.socket else { return false };
+        let socket = match &mut self.carrier {
+            None => return false,
+            Some(Carrier::Socket(socket)) => socket,
+            Some(Carrier::Secure(connection)) => {
+                let mut bytes = Vec::new();
+                let end = connection.read(&mut bytes);
+                self.decoder.push(&bytes);
+                return matches!(end, Ok(End::Open));
+            }
+        };
         let mut piece = [0u8; READ_BYTES];
         match recv(socket, &mut piece[..most], flags) {
             Ok((read, _)) if read > 0 => {
@@ -122,18 +174,52 @@ impl Stream {
 
     /// Returns the descriptor to read from.
     pub(crate) fn readable(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().map(AsFd::as_fd)
+        self.carrier.as_ref().map(AsFd::as_fd)
     }
 
     /// Returns the descriptor to write to, if bytes are pending.
     pub(crate) fn writable(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().filter(|_| !self.pending.is_empty()).map(AsFd::as_fd)
+        self.carrier.as_ref().filter(|it| it.has_unsent(&self.pending)).map(AsFd::as_fd)
     }
 
     /// Closes this end.
     pub(crate) fn close(&mut self) {
-        self.socket = None;
+        if let Some(Carrier::Secure(connection)) = self.carrier.take() {
+            connection.close();
+        }
         self.pending.clear();
+    }
+}
+
+impl Carrier {
+    /// Returns true if bytes wait for the system, these or earlier ones.
+    fn has_unsent(&self, pending: &[u8]) -> bool {
+        let is_behind =
+            if let Carrier::Secure(connection) = self { connection.wants_write() } else { false };
+        is_behind || !pending.is_empty()
+    }
+
+    /// Writes without waiting; returns the bytes taken, `None` if the other end has closed it.
+    fn write(&mut self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            Carrier::Secure(connection) => connection.write(bytes).ok(),
+            Carrier::Socket(socket) => loop {
+                match send(&*socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => return Some(0),
+                    sent => return sent.ok(),
+                }
+            },
+        }
+    }
+}
+
+impl AsFd for Carrier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Carrier::Socket(socket) => socket.as_fd(),
+            Carrier::Secure(connection) => connection.as_fd(),
+        }
     }
 }
 
@@ -178,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_no_message_ends_the_stream() {
         let (a, mut b) = pair();
-        send(a.socket.as_ref().unwrap(), &[0xff; 8], SendFlags::empty()).unwrap();
+        send(a.readable().unwrap(), &[0xff; 8], SendFlags::empty()).unwrap();
         assert_eq!(b.read::<i32>(), (vec![], false));
         assert_eq!(b.receive::<i32>(), None);
     }

@@ -291,6 +291,7 @@ impl Parser<'_> {
             Id::TokenFile => self.accepted.token_file = Some(values::path(word, next())?),
             Id::Join => self.join = Some(values::address(word, next())?),
             Id::Slots => self.slots = Some(parse_ranks(word, &next())?),
+            Id::Group => settings.group = Some(values::path(word, next())?),
             Id::Accepted | Id::Ignored | Id::Help | Id::Version => {}
         }
         Ok(())

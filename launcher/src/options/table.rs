@@ -47,6 +47,7 @@ pub(super) enum Id {
     TokenFile,
     Join,
     Slots,
+    Group,
     Help,
     Version,
     /// Accepted without effect: its action is the default.
@@ -157,6 +158,13 @@ const JOB: &[Spec] = &[
         &["report-outcome"],
         &["FILE"],
         "write exit code, time, first failure and messages to a file as JSON when the job is over",
+    ),
+    spec(
+        Id::Group,
+        &["group"],
+        &["NAME"],
+        "connect with jobs that are started apart: those with the same name, of the same user, can \
+         meet at ports and share published names; with a slash, the path of the group's file",
     ),
     spec(Id::Config, &["config"], &["FILE"], "read knobs from a TOML file"),
     spec(Id::Set, &["set"], &["NAME=VALUE"], "set a knob; `verbena config` lists all knobs"),
@@ -436,7 +444,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["usize", "nameserver", "ompi-server", "server"],
-        "not supported: starting and connecting processes (spawn) is not there yet",
+        "not supported: jobs with the same --group NAME connect and share published names",
     ),
     (
         &["export", "export-file"],

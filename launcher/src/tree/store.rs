@@ -7,7 +7,8 @@
 //! alone.
 //!
 //! Ranks are known by their process numbers ([`bootstrap::spawning`]). The spawned jobs are further
-//! neighbours of the outermost `mpiexec`, which is the parent of each: the tree goes on there.
+//! neighbours of the outermost `mpiexec`, which is the parent of each: the tree goes on there. The
+//! jobs of a group are neighbours of its keeper ([`crate::group`]), the parent of all.
 //!
 //! Values come in *lots*: the answer has those of the ranks beside the one that was asked for, as
 //! far as they are known here and the asker has not had them. A rank gets lots from its ninth
@@ -17,7 +18,7 @@
 //! Put    (key, value)      towards the owner, from where it was put
 //! Get    (key, is_again)   towards the owner, or to the first copy; the owner waits for a Put
 //! Values [(key, value)]    back to those who asked
-//! Name   (asker, request)  up to the outermost mpiexec, which keeps the names of services
+//! Name   (asker, request)  up to the process that keeps the names of services
 //! Reply  (asker, message)  to the process that has sent a request to the launcher
 //! ```
 //!
@@ -82,9 +83,11 @@ pub enum Party {
     Local(u32),
     /// A child in the tree.
     Child(usize),
-    /// A spawned job, by its number in the outermost `mpiexec`.
+    /// A spawned job, by its number in the outermost `mpiexec`; a job, by its number in the keeper
+    /// of a group.
     Job(usize),
-    /// The parent in the tree; in the `mpiexec` of a spawned job the outermost one.
+    /// The parent in the tree; in the `mpiexec` of a spawned job the outermost one; in the
+    /// outermost one of a job in a group its keeper.
     Parent,
 }
 
@@ -102,7 +105,7 @@ pub struct Store {
     /// The requests of each rank of this host.
     asked: Vec<u32>,
     used: usize,
-    /// The names of services, in the outermost `mpiexec`.
+    /// The names of services, in the process that keeps them.
     names: Option<ServiceNames>,
 }
 
@@ -133,8 +136,29 @@ impl Store {
         self.names = Some(ServiceNames::default());
     }
 
-    /// Adds a spawned job, whose processes have these numbers. Returns the requests that wait for
-    /// them.
+    /// Forgets a job that is over, with the values and the names of its processes. What it has
+    /// asked for is sent to nobody. Returns who waits in vain, for a value of which process.
+    pub fn remove_job(&mut self, job: usize) -> Vec<(Party, u32)> {
+        let gone = Party::Job(job);
+        let own = self.below.extract_if(.., |way| way.1 == gone);
+        let own: Vec<Range<u32>> = own.map(|(numbers, _)| numbers).collect();
+        let is_own = |number: &u32| own.iter().any(|numbers| numbers.contains(number));
+        let (used, mut waiting) = (&mut self.used, Vec::new());
+        self.entries.retain(|key, entry| {
+            entry.waiting.retain(|party| *party != gone);
+            entry.unmark_answered(gone);
+            let Some(owner) = putter(key).filter(is_own) else { return true };
+            waiting.extend(entry.waiting.iter().map(|party| (*party, owner)));
+            *used -= entry.value.as_ref().map_or(0, |value| key.len() + value.len());
+            false
+        });
+        if let Some(names) = &mut self.names {
+            own.iter().for_each(|numbers| names.forget(numbers));
+        }
+        waiting
+    }
+
+    /// Adds a job, whose processes have these numbers. Returns the requests that wait for them.
     pub fn add_job(&mut self, numbers: Range<u32>, job: usize) -> Outgoing {
         let is_of_job = |key: &str| putter(key).is_some_and(|owner| numbers.contains(&owner));
         let waits = |entry: &(&String, &Entry)| !entry.1.waiting.is_empty() && is_of_job(entry.0);
@@ -179,7 +203,7 @@ impl Store {
     pub fn ask_name(&mut self, asker: u32, request: NameRequest) -> Outgoing {
         match &mut self.names {
             Some(names) => {
-                let answer = names.answer(request);
+                let answer = names.answer(asker, request);
                 self.reply(asker, ToRank::Name(answer))
             }
             None => vec![(Party::Parent, StoreMessage::Name { asker, request })],
@@ -433,8 +457,7 @@ mod tests {
             assert_eq!(all.ask(number, other), Some(vec![other as u8]), "{number} asks {other}");
         }
         assert_eq!(all.ask(0, 9), None, "there is no such process yet");
-        let early = StoreMessage::Get { key: "tcp/9".into(), is_again: false };
-        assert_eq!(all.stores[0].add_job(9..10, 2), [(Party::Job(2), early)]);
+        assert_eq!(all.stores[0].add_job(9..10, 2), [(Party::Job(2), early_get(9))]);
         let publish = NameRequest::Publish { name: b"ocean".to_vec(), value: b"port".to_vec() };
         assert_eq!(all.ask_name(7, publish), ToRank::Name(NameAnswer::Done));
         for number in 0..9 {
@@ -445,6 +468,33 @@ mod tests {
             all.deliver(0, outgoing);
             assert_eq!(all.take_reply(number), answer);
         }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_job_that_is_over() {
+        let mut all = Jobs::new();
+        (0..9).for_each(|number| all.put(number));
+        assert_eq!(all.ask(0, 8), Some(vec![8]));
+        let publish = |name: &[u8]| NameRequest::Publish { name: name.into(), value: vec![1] };
+        for (number, name) in [(8, &b"own"[..]), (4, b"other")] {
+            assert_eq!(all.ask_name(number, publish(name)), ToRank::Name(NameAnswer::Done));
+        }
+        assert_eq!(all.ask(8, 9), None);
+        let (entries, used) = (all.stores[0].entries.len(), all.stores[0].used);
+        assert_eq!(all.stores[0].remove_job(1), []);
+        assert!(all.stores[0].entries.len() < entries && all.stores[0].used < used);
+        assert!(all.stores[0].entries.values().all(|entry| entry.waiting.is_empty()));
+        let lookup = |name: &[u8]| NameRequest::Lookup { name: name.into() };
+        assert_eq!(all.ask_name(4, lookup(b"own")), ToRank::Name(NameAnswer::Missing));
+        assert_eq!(all.ask_name(0, lookup(b"other")), ToRank::Name(NameAnswer::Value(vec![1])));
+        assert_eq!(all.ask(3, 5), Some(vec![5]));
+        assert_eq!(all.stores[0].add_job(9..10, 2), []);
+        assert_eq!(all.stores[0].on_message(Party::Job(0), early_get(9)).len(), 1);
+        assert_eq!(all.stores[0].remove_job(2), [(Party::Job(0), 9)]);
+    }
+
+    fn early_get(number: u32) -> StoreMessage {
+        StoreMessage::Get { key: format!("tcp/{number}"), is_again: false }
     }
 
     #[test]
