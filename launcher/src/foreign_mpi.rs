@@ -23,9 +23,35 @@ use crate::settings::{Section, Settings};
 
 /// The name of our library.
 const OUR_LIBRARY: &str = "libmpi_abi.so.1";
-/// The libraries of other MPIs that we have too: the name, and the file that is ours.
-const FOREIGN: [(&str, &str); 2] =
-    [("libmpi.so.12", "mpich/libmpi.so.12"), ("libmpi.so.40", "openmpi/libmpi.so.40")];
+/// A library of another MPI that we have too.
+struct Foreign {
+    name: &'static str,
+    /// The file that is ours.
+    file: &'static str,
+    /// The beginnings of libraries that programs in Fortran need beside it.
+    fortran: &'static [&'static [u8]],
+    /// Ours in place of all of these.
+    fortran_file: &'static str,
+}
+const FOREIGN: [Foreign; 2] = [
+    Foreign {
+        name: "libmpi.so.12",
+        file: "mpich/libmpi.so.12",
+        fortran: &[b"\0libmpifort.so.", b"\0libmpichfort.so."],
+        fortran_file: "mpich/libmpifort.so.12",
+    },
+    Foreign {
+        name: "libmpi.so.40",
+        file: "openmpi/libmpi.so.40",
+        fortran: &[
+            b"\0libmpi_mpifh.so.",
+            b"\0libmpi_usempif08.so.",
+            b"\0libmpi_usempi_ignore_tkr.so.",
+            b"\0libmpi_usempi.so.",
+        ],
+        fortran_file: "openmpi/libmpi_mpifh.so.40",
+    },
+];
 /// The interval of looks at first, how many of them there are, and the interval of later ones.
 const EARLY_INTERVAL: Duration = Duration::from_millis(40);
 const EARLY_LOOKS: u32 = 75;
@@ -119,39 +145,46 @@ fn knows_our_variable(library: &Path) -> bool {
 /// Returns the line for a job of which no rank called MPI_Init although its program uses an MPI
 /// library: `loaded` if one was seen in memory, otherwise the one that the program is linked to.
 pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<String> {
-    let advice = format!(
+    let general = format!(
         "so each rank ran alone; this mpiexec starts programs that use {}: compile with Verbena's \
          mpicc (Python: install mpi4py from source with it), or start the program by the other \
          MPI's mpiexec",
         our_library().map_or(OUR_LIBRARY.into(), |path| path.display().to_string())
     );
     if let Some(path) = loaded {
-        let program = settings.sections.first()?.program.display();
-        let advice = path.file_name().and_then(foreign_advice).unwrap_or(advice);
+        let section = settings.sections.first()?;
+        let advice = path.file_name().and_then(|name| foreign_advice(name, section));
         return Some(format!(
-            "no rank called Verbena's MPI_Init: {program} has loaded another MPI library ({}), \
-             {advice}",
-            path.display()
+            "no rank called Verbena's MPI_Init: {} has loaded another MPI library ({}), {}",
+            section.program.display(),
+            path.display(),
+            advice.unwrap_or(general)
         ));
     }
-    let (program, library) = settings.sections.iter().find_map(linked_library)?;
-    let advice = foreign_advice(OsStr::new(&library)).unwrap_or(advice);
+    let linked = |section| Some((section, linked_library(section)?));
+    let (section, library) = settings.sections.iter().find_map(linked)?;
     Some(format!(
-        "no rank called Verbena's MPI_Init: {program} is linked to another MPI library \
-         ({library}), {advice}"
+        "no rank called Verbena's MPI_Init: {} is linked to another MPI library ({library}), {}",
+        section.program.display(),
+        foreign_advice(OsStr::new(&library), section).unwrap_or(general)
     ))
 }
 
 /// Returns what to do for a library with an ABI that is installed with this program. Ours is first
-/// in LD_LIBRARY_PATH; a path in the program (DT_RPATH) comes before that.
-fn foreign_advice(library: &OsStr) -> Option<String> {
-    let is_same = |name: &str| library.as_bytes().starts_with(name.as_bytes());
-    let ours =
-        FOREIGN.iter().find(|(name, _)| is_same(name)).and_then(|(_, file)| installed(file))?;
+/// in LD_LIBRARY_PATH; a path in the program (DT_RPATH) comes before that. A library of Fortran
+/// that is found there calls inner functions of its own MPI.
+fn foreign_advice(library: &OsStr, section: &Section) -> Option<String> {
+    let is_same = |it: &&Foreign| library.as_bytes().starts_with(it.name.as_bytes());
+    let foreign = FOREIGN.iter().find(is_same)?;
+    let mut preload = installed(foreign.file)?.display().to_string();
+    let program = section_file(section).unwrap_or_default();
+    let is_fortran = foreign.fortran.iter().any(|prefix| needed(&program, prefix).is_some());
+    if let Some(fortran) = installed(foreign.fortran_file).filter(|_| is_fortran) {
+        preload += &format!(":{}", fortran.display());
+    }
     Some(format!(
         "so each rank ran alone; Verbena has this library too, but the program names a folder for \
-         it: put Verbena's in front with mpiexec -x LD_PRELOAD={}",
-        ours.display()
+         it: put Verbena's in front with mpiexec -x LD_PRELOAD={preload}"
     ))
 }
 
@@ -185,7 +218,7 @@ pub(crate) fn our_library() -> Option<PathBuf> {
 
 /// Returns the libraries with other ABIs that are installed with this program.
 fn foreign_libraries() -> impl Iterator<Item = PathBuf> {
-    FOREIGN.iter().filter_map(|(_, file)| installed(file))
+    FOREIGN.iter().filter_map(|foreign| installed(foreign.file))
 }
 
 /// Returns the folders of [`FOREIGN`].
@@ -199,9 +232,8 @@ fn installed(file: &str) -> Option<PathBuf> {
     library.exists().then_some(library)
 }
 
-fn linked_library(section: &Section) -> Option<(String, String)> {
-    let library = needed(&section_file(section)?, b"\0libmpi.so.")?;
-    Some((section.program.display().to_string(), library))
+fn linked_library(section: &Section) -> Option<String> {
+    needed(&section_file(section)?, b"\0libmpi.so.")
 }
 
 fn section_file(section: &Section) -> Option<Vec<u8>> {

@@ -105,6 +105,30 @@ impl OpenMpi {
         }
     }
 
+    /// A program whose DT_RPATH leads to Open MPI: mpiexec says what to do, and that works.
+    fn path_in_program(&self, at: &Fortran) -> Result<()> {
+        let program = at.built.join("path-openmpi");
+        let mut gfortran = self.gfortran(at)?;
+        gfortran.arg(at.sources.join("openmpi/names_f08.f90")).arg("-o").arg(&program);
+        gfortran.arg("-L").arg(&self.libraries).args(["-lmpi_usempif08", "-lmpi"]);
+        gfortran.arg("-lmpi_usempi_ignore_tkr").arg("-Wl,--allow-shlib-undefined");
+        let folder = self.libraries.join("../..").canonicalize()?;
+        gfortran.arg(format!("-Wl,-rpath,{},--disable-new-dtags", folder.display()));
+        quietly(&mut gfortran, LIMIT)?;
+        let ours = std::path::absolute(&at.prefix)?.join("lib/openmpi");
+        let files = ["libmpi.so.40", "libmpi_mpifh.so.40"].map(|file| ours.join(file));
+        let remedy = format!("LD_PRELOAD={}:{}", files[0].display(), files[1].display());
+        let run = |options: &[&str]| {
+            let mut mpiexec = Command::new(at.prefix.join("bin/mpiexec"));
+            capture(mpiexec.args(["-n", "2"]).args(options).arg(&program), None, LIMIT)
+        };
+        let alone = run(&[])?;
+        ensure!(alone.code() != 0 && alone.stderr.contains(&remedy), "{}", alone.output());
+        let ran = run(&["-x", &remedy])?;
+        ensure!(ran.success() && is_ok(&ran.stdout), "{}", ran.output());
+        Ok(())
+    }
+
     /// mpif.h has the integers of the table.
     fn constants(&self, project: &Project, at: &Fortran) -> Result<()> {
         let program = project.root.join("foreign-abi/abi/openmpi/constants.f90");
@@ -156,9 +180,12 @@ pub(super) fn test(at: &Fortran, project: &Project, options: &Options) -> Result
             tally.failed += 1;
         }
     };
-    let name = "integers of handles (Open MPI)";
-    if is_wanted(name) {
-        count(name, openmpi.constants(project, at));
+    let checks: [(&str, &dyn Fn() -> Result<()>); 2] = [
+        ("integers of handles (Open MPI)", &|| openmpi.constants(project, at)),
+        ("a path in the program (Open MPI)", &|| openmpi.path_in_program(at)),
+    ];
+    for (name, check) in checks.into_iter().filter(|(name, _)| is_wanted(name)) {
+        count(name, check());
     }
     let (mut compiled, mut left_out) = (0, Vec::new());
     let all = programs(at)?;
