@@ -7,7 +7,6 @@
 //! that reading it costs the rank no round trip.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 
@@ -18,11 +17,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::process_manager::ManagerError;
 use crate::service_names::{NameAnswer, NameRequest};
-use crate::spawning::{SpawnAnswer, SpawnRequest};
+use crate::spawning::{EndedProcesses, SpawnAnswer, SpawnRequest};
 
 /// The version of these messages.
 pub const VERSION: u32 = 3;
-/// The first version with [`ToRank::OthersFailed`].
+/// The first version with [`ToRank::OthersEnded`].
 pub const WITH_OTHER_JOBS: u32 = 3;
 /// The oldest version that both sides still speak.
 pub const OLDEST: u32 = 2;
@@ -104,13 +103,8 @@ pub enum ToRank {
     Name(NameAnswer),
     /// The answer to `Spawn`.
     Spawn(SpawnAnswer),
-    /// Processes of another job have failed, or can be reached no more.
-    OthersFailed {
-        /// Their process numbers.
-        numbers: Range<u32>,
-        /// How, in a sentence.
-        why: String,
-    },
+    /// Processes of another job have ended.
+    OthersEnded(EndedProcesses),
 }
 
 /// Bytes that are not a message of this protocol.
@@ -258,8 +252,8 @@ struct Inbox {
     decoder: Decoder,
     /// Failed ranks, and how they failed.
     failures: Vec<(u32, String)>,
-    /// Failed processes of other jobs, and how they failed.
-    other_failures: Vec<(Range<u32>, String)>,
+    /// Processes of other jobs that have ended.
+    ended: Vec<EndedProcesses>,
     /// Other messages that came before these were looked for.
     others: VecDeque<ToRank>,
 }
@@ -312,10 +306,10 @@ impl Control {
         std::mem::take(&mut self.read_failures().failures)
     }
 
-    /// Returns the processes of other jobs that have failed since the last call, and how. Never
-    /// blocks; other messages stay for [`Control::try_receive`].
-    pub fn take_other_failures(&self) -> Vec<(Range<u32>, String)> {
-        std::mem::take(&mut self.read_failures().other_failures)
+    /// Returns the processes of other jobs that have ended since the last call. Never blocks; other
+    /// messages stay for [`Control::try_receive`].
+    pub fn take_ended(&self) -> Vec<EndedProcesses> {
+        std::mem::take(&mut self.read_failures().ended)
     }
 
     fn read_failures(&self) -> MutexGuard<'_, Inbox> {
@@ -425,8 +419,8 @@ impl Inbox {
                     self.failures.push((rank, why));
                     continue;
                 }
-                Some(ToRank::OthersFailed { numbers, why }) => {
-                    self.other_failures.push((numbers, why));
+                Some(ToRank::OthersEnded(ended)) => {
+                    self.ended.push(ended);
                     continue;
                 }
                 Some(message) => return Ok(message),
@@ -545,9 +539,10 @@ mod tests {
         say(&failed(2));
         assert_eq!(control.try_receive(), Ok(None));
         assert_eq!(control.take_failures(), [(2, "left".to_owned())]);
-        say(&ToRank::OthersFailed { numbers: 7..9, why: "left".into() });
+        let ended = EndedProcesses { numbers: 7..9, failure: Some("left".into()) };
+        say(&ToRank::OthersEnded(ended.clone()));
         say(&failed(0));
-        assert_eq!(control.take_other_failures(), [(7..9, "left".to_owned())]);
+        assert_eq!(control.take_ended(), [ended]);
         assert_eq!(control.take_failures(), [(0, "left".to_owned())]);
     }
 

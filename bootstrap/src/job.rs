@@ -30,6 +30,7 @@ use crate::hand_over::{self, HandedOver};
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
+use crate::spawning::EndedProcesses;
 use crate::status_entry::{RankState, StatusEntry};
 use crate::status_page::{AttachError, StatusPage};
 use crate::versions::PEERS;
@@ -427,19 +428,20 @@ impl Job {
         self.status_page.failures() != 0
     }
 
-    /// Returns the processes that have failed since the last call, by number, and how: ranks of a
-    /// job that goes on, and processes of other jobs. Costs one exchange if there are none.
-    pub fn new_failures(&self) -> Vec<(Range<u32>, String)> {
+    /// Returns the processes that have ended since the last call: ranks that have failed, of a job
+    /// that goes on, and processes of other jobs. Costs one exchange if there are none.
+    pub fn newly_ended(&self) -> Vec<EndedProcesses> {
         // Both counts only grow.
-        let count = self.status_page.failures().wrapping_add(self.status_page.other_failures());
+        let count = self.status_page.failures().wrapping_add(self.status_page.other_ends());
         if self.known_failures.swap(count, Relaxed) == count {
             return Vec::new();
         }
         let Link::Launcher(control) = &self.link else { return Vec::new() };
-        let number = |rank: u32| self.first.saturating_add(rank);
-        let ranks = control.take_failures().into_iter();
-        let ranks = ranks.map(|(rank, why)| (number(rank)..number(rank).saturating_add(1), why));
-        ranks.chain(control.take_other_failures()).collect()
+        let ranks = control.take_failures().into_iter().map(|(rank, why)| {
+            let number = self.first.saturating_add(rank);
+            EndedProcesses { numbers: number..number.saturating_add(1), failure: Some(why) }
+        });
+        ranks.chain(control.take_ended()).collect()
     }
 
     /// Returns true if the job was started apart from others with which it can connect (`mpiexec

@@ -6,6 +6,7 @@
 //! that rank. Transports, the store and context ids know processes by their numbers.
 
 use std::ffi::OsString;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,4 +48,13 @@ pub enum SpawnAnswer {
     },
     /// None was; a text for the user.
     Refused(String),
+}
+
+/// Processes of another job that have ended, or can be reached no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedProcesses {
+    /// Their process numbers.
+    pub numbers: Range<u32>,
+    /// How they have failed, in a sentence; `None` if their job has ended in order.
+    pub failure: Option<String>,
 }

@@ -55,8 +55,8 @@ struct Header {
     peers: AtomicU32,
     /// Bits of the [`HostNotice`]s that a rank of this host has printed.
     notices: AtomicU32,
-    /// How often processes of other jobs have failed.
-    other_failures: AtomicU32,
+    /// How often processes of other jobs have ended.
+    other_ends: AtomicU32,
 }
 
 /// A line that one rank of a host prints for all.
@@ -155,15 +155,15 @@ impl StatusPage {
         self.header.failures.load(Relaxed)
     }
 
-    /// Counts processes of another job that have failed, after the ranks of this host were sent
+    /// Counts processes of another job that have ended, after the ranks of this host were sent
     /// their numbers. For the launcher.
-    pub fn count_other_failure(&self) {
-        self.header.other_failures.fetch_add(1, Relaxed);
+    pub fn count_other_end(&self) {
+        self.header.other_ends.fetch_add(1, Relaxed);
     }
 
-    /// Returns how often processes of other jobs have failed.
-    pub fn other_failures(&self) -> u32 {
-        self.header.other_failures.load(Relaxed)
+    /// Returns how often processes of other jobs have ended.
+    pub fn other_ends(&self) -> u32 {
+        self.header.other_ends.load(Relaxed)
     }
 
     /// Returns what is true once on this host: for the first rank that asks for the notice.

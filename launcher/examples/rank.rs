@@ -158,10 +158,11 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         },
-        // Waits until a process of another job has failed.
+        // Waits until processes of another job have failed.
         "await_failure" => {
             let failed = loop {
-                match mpi().new_failures().pop() {
+                let mut ended = mpi().newly_ended().into_iter();
+                match ended.find_map(|ended| Some((ended.numbers, ended.failure?))) {
                     Some(failed) => break failed,
                     None => std::thread::sleep(Duration::from_millis(10)),
                 }

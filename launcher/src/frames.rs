@@ -17,12 +17,11 @@
 //! Decoding is total: any bytes give a message or [`Malformed`].
 
 use std::ffi::OsString;
-use std::ops::Range;
 use std::path::PathBuf;
 
 use bootstrap::Snapshot;
 use bootstrap::control::{self, Decoder, Malformed, encode_limited};
-use bootstrap::spawning::SpawnRequest;
+use bootstrap::spawning::{EndedProcesses, SpawnRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::absent_ranks::Waiter;
@@ -80,13 +79,8 @@ pub enum ToHost {
         /// How, in words that follow its name.
         why: String,
     },
-    /// Processes of another job have failed: tell the ranks of this host.
-    OthersFailed {
-        /// Their numbers.
-        numbers: Range<u32>,
-        /// How, in a sentence.
-        why: String,
-    },
+    /// Processes of another job have ended: tell the ranks of this host.
+    OthersEnded(EndedProcesses),
     /// Send the state of each rank.
     Table,
     /// Send a `Beat`.
@@ -192,11 +186,8 @@ pub struct EndedRank {
 impl ToHost {
     /// Returns true if each daemon that receives the message sends it on to all below it.
     pub(crate) fn is_for_all(&self) -> bool {
-        use ToHost::{Absent, Failed, Missing, OthersFailed, Signal, Table};
-        matches!(
-            self,
-            Signal(_) | Missing(_) | Absent(_) | Failed { .. } | OthersFailed { .. } | Table
-        )
+        use ToHost::{Absent, Failed, Missing, OthersEnded, Signal, Table};
+        matches!(self, Signal(_) | Missing(_) | Absent(_) | Failed { .. } | OthersEnded(_) | Table)
     }
 }
 

@@ -175,7 +175,7 @@ fn jobs_come_and_go() {
 #[test]
 fn who_asks_for_the_address_of_a_process_that_has_ended_is_told() {
     let group = Group::new("ended");
-    let early = "-n 1 RANK init publish_number=early get_of=2 await_failure finalize";
+    let early = "-n 1 RANK init publish_number=early get_of=2 await_failure sleep=1 finalize";
     let early = group.start_first(early);
     assert_fine(&group.run("-n 1 RANK init await_name=early finalize"), &["1"]);
     let late = group.run("-n 1 RANK init get_of=2 await_failure finalize");

@@ -73,7 +73,7 @@ pub(crate) fn explain(p: &Process, comm: usize, fault: &Fault) -> Error {
 #[cold]
 pub(crate) fn explain_collective(p: &mut Process, comm: usize, fault: &Fault) -> Error {
     p.take_failures();
-    let is_told = |core: &&Core| core.job.survives_failures() || !core.failed_others.is_empty();
+    let is_told = |core: &&Core| core.job.survives_failures() || !core.ended_others.is_empty();
     let told = p.core.as_deref().filter(is_told);
     let failed = told.zip(p.comm(comm).ok()).and_then(|(core, of)| {
         let planner = core.planner.borrow();

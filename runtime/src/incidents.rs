@@ -6,6 +6,7 @@
 //! The engine fails requests whose peer it knows. The communicator knows which peers a posted
 //! receive or a probe waits for ([`Comm::missing`]). Collectives handle failed peers themselves.
 
+use bootstrap::spawning::EndedProcesses;
 use collectives::Passed;
 use fabric::{Peer, PeerFailed, Sink as _};
 use objects::{Class, Comm, Error, Result};
@@ -59,29 +60,25 @@ impl Process {
         }
     }
 
-    /// Takes note of the processes that have failed, of other jobs and of this one if it goes on
+    /// Takes note of the processes that have ended, of other jobs and of this one if it goes on
     /// without them; true if there are new ones. What they sent before is received first, as far as
     /// it has arrived.
     #[cold]
     pub(crate) fn take_failures(&mut self) -> bool {
         let Some(core) = &mut self.core else { return false };
-        let failures = core.job.new_failures();
-        if failures.is_empty() {
+        let ended = core.job.newly_ended();
+        if ended.is_empty() {
             return false;
         }
         core.stack.pt2pt().mark_news();
         (0..MAX_LAST_ROUNDS).take_while(|_| core.stack.progress()).for_each(drop);
-        for (numbers, why) in failures {
+        for EndedProcesses { numbers, failure } in ended {
             let is_own = core.job.world().contains(&numbers.start);
-            let peers = Peer(numbers.start)..Peer(numbers.end);
-            let peers: Vec<Peer> = match is_own {
-                true => numbers.clone().map(Peer).collect(),
-                // The numbers may be all that other jobs can have.
-                false => core.met.range(peers).copied().collect(),
-            };
-            peers.into_iter().for_each(|peer| core.mark_failed(peer, &why));
-            if !is_own {
-                core.failed_others.push((numbers, why));
+            match failure {
+                Some(why) if is_own => {
+                    numbers.for_each(|number| core.mark_failed(Peer(number), &why));
+                }
+                failure => core.others_have_ended(EndedProcesses { numbers, failure }),
             }
         }
         true

@@ -173,7 +173,7 @@ impl Core {
             freed_links: Vec::new(),
             parent_comm: 0,
             met: BTreeSet::new(),
-            failed_others: Vec::new(),
+            ended_others: Vec::new(),
             ports: BTreeSet::new(),
             port_numbers: 0,
             job,

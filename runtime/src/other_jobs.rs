@@ -11,12 +11,12 @@
 //! with a barrier on each communicator with members of other jobs, also on those that were freed,
 //! but not on those that were disconnected. Those that have failed are not waited for.
 
-use std::ops::Range;
-
-use fabric::Peer;
+use bootstrap::spawning::EndedProcesses;
+use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
 use crate::collective;
+use crate::context_id::is_control;
 use crate::inter;
 use crate::lock::with;
 use crate::process::{Core, Process};
@@ -42,12 +42,36 @@ impl Core {
         }
         self.meet_other_jobs()?;
         for peer in others {
-            let is_it = |failed: &&(Range<u32>, String)| failed.0.contains(&peer.0);
-            let why = self.failed_others.iter().find(is_it).map(|failed| failed.1.clone());
-            why.into_iter().for_each(|why| self.mark_failed(peer, &why));
+            let is_it = |ended: &&EndedProcesses| ended.numbers.contains(&peer.0);
+            let ended = self.ended_others.iter().find(is_it);
+            match ended.map(|ended| ended.failure.clone()) {
+                None => {}
+                Some(Some(why)) => self.mark_failed(peer, &why),
+                Some(None) => return Err(Error::new(Class::ProcAborted, left(peer).to_string())),
+            }
             self.met.insert(peer);
         }
         Ok(())
+    }
+
+    /// Takes note of processes of another job that have ended. If they have failed, so does what
+    /// waits for them. Otherwise they have taken leave of all that they are connected with, and
+    /// whose last messages may not be read yet; but no communicator is created with them any more.
+    #[cold]
+    pub(crate) fn others_have_ended(&mut self, ended: EndedProcesses) {
+        let EndedProcesses { numbers, failure } = &ended;
+        if let Some(why) = failure {
+            // The numbers may be all that other jobs can have.
+            let met = self.met.range(Peer(numbers.start)..Peer(numbers.end));
+            let met: Vec<Peer> = met.copied().collect();
+            met.into_iter().for_each(|peer| self.mark_failed(peer, why));
+        } else {
+            self.stack.pt2pt().fail_receives(|context, source| {
+                let source = source.filter(|source| numbers.contains(source))?;
+                is_control(context).then(|| left(Peer(source)))
+            });
+        }
+        self.ended_others.push(ended);
     }
 
     /// Opens the transport to other jobs, unless it is open.
@@ -75,6 +99,10 @@ impl Core {
         self.planner.get_mut().meet_other_jobs();
         Ok(())
     }
+}
+
+fn left(peer: Peer) -> PeerFailed {
+    PeerFailed { peer, why: "its job has ended".into() }
 }
 
 fn unreachable(why: &str) -> Error {

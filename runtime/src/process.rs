@@ -9,9 +9,9 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use bootstrap::Job;
+use bootstrap::spawning::EndedProcesses;
 use collectives::{Active, Planner};
 use fabric::Peer;
 use objects::{
@@ -131,8 +131,8 @@ pub struct Core {
     pub(crate) meets_other_jobs: bool,
     /// The processes of other jobs that this one has met.
     pub(crate) met: BTreeSet<Peer>,
-    /// Processes of other jobs that have failed, and how.
-    pub(crate) failed_others: Vec<(Range<u32>, String)>,
+    /// Processes of other jobs that have ended.
+    pub(crate) ended_others: Vec<EndedProcesses>,
     /// Communicators with members of other jobs that were freed and not disconnected.
     pub(crate) freed_links: Vec<Comm>,
     /// The handle of the intercommunicator to the processes that have spawned this job; 0: none.

@@ -6,6 +6,8 @@
  *   lone            meets no other job: a port and a socket of one are refused with the remedy
  *   victim HOW      connects and dies: early (the server does not accept yet), now, or late (it
  *                   has sent)
+ *   unwilling HOW   publishes a port and ends, or dies, without accepting; a refused client gets
+ *   refused         an error
  *   survivor N      waits for an early victim to die, accepts N others, whose deaths end operations
  *                   with an error, and a client */
 #include "check.h"
@@ -197,6 +199,29 @@ static void is_failure(int code)
     CHECK(strstr(text, "which is of another job, cannot be reached"), "no name: %s", text);
 }
 
+static void unwilling(const char *how)
+{
+    char port[MPI_MAX_PORT_NAME];
+    MPI_Open_port(MPI_INFO_NULL, port);
+    MPI_Publish_name(SERVICE, MPI_INFO_NULL, port);
+    sleep(1);
+    if (strcmp(how, "dies") == 0)
+        raise(SIGKILL);
+}
+
+static void refused(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "not read";
+    MPI_Comm inter;
+    if (rank == 0)
+        look_up(SERVICE, port);
+    int code = MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+    if (rank == 0)
+        is_failure(code);
+    SAME(class_of(code), MPI_ERR_PROC_ABORTED);
+    RAISES(MPI_ERR_PORT, MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
+}
+
 static void survivor(int victims)
 {
     char port[MPI_MAX_PORT_NAME] = "not read";
@@ -250,6 +275,10 @@ int main(int argc, char **argv)
         lone(value);
     else if (strcmp(what, "victim") == 0)
         victim(value);
+    else if (strcmp(what, "unwilling") == 0)
+        unwilling(value);
+    else if (strcmp(what, "refused") == 0)
+        refused();
     else if (strcmp(what, "survivor") == 0)
         survivor(atoi(value));
     else

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use bootstrap::spawning::MAX_PROCESSES;
+use bootstrap::spawning::{EndedProcesses, MAX_PROCESSES};
 use bootstrap::store_key::putter;
 use rustix::event::PollFlags;
 use tcp_transport::key_pair::KeyPair;
@@ -306,7 +306,7 @@ impl Keeper {
         }
     }
 
-    /// Removes a connection. If a job has failed, tells the others why.
+    /// Removes a connection, and tells the others that a job has ended, and why if it has failed.
     fn remove(&mut self, id: usize, why: Option<&str>) {
         let Some(connection) = self.connections.remove(&id) else { return };
         let State::Member(Member { name, numbers, .. }) = connection.state else { return };
@@ -315,9 +315,9 @@ impl Keeper {
                 self.send_ended(asker, owner);
             }
         }
-        for numbers in numbers.into_iter().filter(|_| why.is_some()) {
-            let why = format!("its job {name} has failed: {}", why.unwrap_or_default());
-            self.send_to_all(&FromKeeper::Failed { numbers, why });
+        for numbers in numbers {
+            let failure = why.map(|why| format!("its job {name} has failed: {why}"));
+            self.send_to_all(&FromKeeper::OthersEnded(EndedProcesses { numbers, failure }));
         }
         self.judge_stall();
     }
@@ -333,9 +333,9 @@ impl Keeper {
 
     /// Tells a job that has asked for the address of a process that there is none any more.
     fn send_ended(&mut self, asker: usize, owner: u32) {
-        let (numbers, why) = (owner..owner + 1, "its job has ended".to_owned());
+        let (numbers, failure) = (owner..owner + 1, Some("its job has ended".to_owned()));
         if let Some(connection) = self.connections.get_mut(&asker) {
-            connection.stream.send(&FromKeeper::Failed { numbers, why });
+            connection.stream.send(&FromKeeper::OthersEnded(EndedProcesses { numbers, failure }));
         }
     }
 

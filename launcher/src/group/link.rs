@@ -79,7 +79,7 @@ impl GroupLink {
             }
             FromKeeper::Numbers(first) => Some(JobEvent::Numbers(first)),
             FromKeeper::Stall => Some(JobEvent::Stall),
-            FromKeeper::Failed { numbers, why } => Some(JobEvent::OthersFailed { numbers, why }),
+            FromKeeper::OthersEnded(ended) => Some(JobEvent::OthersEnded(ended)),
             // Sent once, before this job began.
             FromKeeper::Welcome { .. } | FromKeeper::Refused(_) => None,
         }

@@ -12,13 +12,13 @@
 //!   Numbers (count)              ->              for a job that a process spawns
 //!                                <-              Numbers
 //!   Stalled                      ->
-//!                                <-              Stall, Failed
+//!                                <-              Stall, OthersEnded
 //!   Over                         ->
 //! ```
 
-use std::ops::Range;
 use std::path::PathBuf;
 
+use bootstrap::spawning::EndedProcesses;
 use serde::{Deserialize, Serialize};
 
 use crate::stall::HostStall;
@@ -91,11 +91,33 @@ pub(super) enum FromKeeper {
     Numbers(Option<u32>),
     /// The ranks of all jobs wait.
     Stall,
-    /// Processes of another job have failed.
-    Failed {
-        /// Their numbers.
-        numbers: Range<u32>,
-        /// How, in a sentence.
-        why: String,
-    },
+    /// Processes of another job have ended.
+    OthersEnded(EndedProcesses),
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frames;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            kind in 0u8..8,
+            body in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80),
+        ) {
+            let mut bytes = (body.len() as u32 + 1).to_le_bytes().to_vec();
+            bytes.push(kind);
+            bytes.extend(body);
+            let decoder = || {
+                let mut decoder = frames::decoder();
+                decoder.push(&bytes);
+                decoder
+            };
+            let _ = decoder().next_message::<ToKeeper>();
+            let _ = decoder().next_message::<FromKeeper>();
+        }
+    }
 }

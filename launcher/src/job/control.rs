@@ -1,8 +1,7 @@
 //! The control sockets: messages of the ranks, and the answers.
 
-use std::ops::Range;
-
 use bootstrap::control::{ToLauncher, ToRank, WITH_OTHER_JOBS, encode};
+use bootstrap::spawning::EndedProcesses;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -99,16 +98,16 @@ impl Job {
         self.local.status_page.count_failure();
     }
 
-    /// Tells the ranks of this host that processes of another job have failed. Those that were not
+    /// Tells the ranks of this host that processes of another job have ended. Those that were not
     /// in MPI yet have met none.
-    pub(super) fn announce_others(&mut self, numbers: Range<u32>, why: &str) {
-        let message = ToRank::OthersFailed { numbers, why: why.to_owned() };
+    pub(super) fn announce_others(&mut self, ended: EndedProcesses) {
+        let message = ToRank::OthersEnded(ended);
         let knows = |rank: &Rank| rank.exit.is_none() && rank.version >= WITH_OTHER_JOBS;
         let ranks = self.local.ranks.iter().enumerate().filter(|(_, rank)| knows(rank));
         let ranks: Vec<usize> = ranks.map(|(local, _)| local).collect();
         ranks.into_iter().for_each(|local| self.send_to_rank(local, &message));
         // Counted last: a rank that sees the count finds the message.
-        self.local.status_page.count_other_failure();
+        self.local.status_page.count_other_end();
     }
 
     /// Sends an answer to a rank. The rank waits for it, so that the socket has space. A rank that

@@ -1,8 +1,6 @@
 //! Spawned jobs, and the one that has spawned this one; see [`crate::nested`].
 
-use std::ops::Range;
-
-use bootstrap::spawning::SpawnRequest;
+use bootstrap::spawning::{EndedProcesses, SpawnRequest};
 use rustix::process::Pid;
 
 use super::state::{Job, Phase};
@@ -81,8 +79,8 @@ impl Root for Job {
         Job::report_all_wait(self);
     }
 
-    fn announce_others(&mut self, numbers: Range<u32>, why: &str) {
-        Job::announce_others(self, numbers, why);
+    fn announce_others(&mut self, ended: EndedProcesses) {
+        Job::announce_others(self, ended);
     }
 
     fn end(&mut self, code: u8) {

@@ -87,7 +87,7 @@ impl Job {
             ToHost::Missing(rank) => self.outcome.set_missing(Some(rank)),
             ToHost::Absent(ranks) => self.watch.absent.add_remote(&ranks),
             ToHost::Failed { rank, why } => self.announce_failure(rank, &why),
-            ToHost::OthersFailed { numbers, why } => self.announce_others(numbers, &why),
+            ToHost::OthersEnded(ended) => self.announce_others(ended),
             ToHost::Table => self.print_table(),
             ToHost::Beat => self.local.output.send(&FromHost::Beat),
             ToHost::End => self.end(1),

@@ -1,8 +1,8 @@
 //! Spawned jobs, and the one that has spawned this one; see [`crate::nested`].
 
-use std::ops::Range;
 use std::time::Instant;
 
+use bootstrap::spawning::EndedProcesses;
 use rustix::process::Pid;
 
 use super::state::{MultiHostJob, Phase};
@@ -56,8 +56,8 @@ impl Root for MultiHostJob {
         self.report_all_wait(Instant::now());
     }
 
-    fn announce_others(&mut self, numbers: Range<u32>, why: &str) {
-        self.links.send_to_all(&ToHost::OthersFailed { numbers, why: why.to_owned() });
+    fn announce_others(&mut self, ended: EndedProcesses) {
+        self.links.send_to_all(&ToHost::OthersEnded(ended));
     }
 
     fn end(&mut self, code: u8) {

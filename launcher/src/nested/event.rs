@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bootstrap::service_names::NameRequest;
-use bootstrap::spawning::{SpawnAnswer, SpawnRequest};
+use bootstrap::spawning::{EndedProcesses, SpawnAnswer, SpawnRequest};
 use rustix::process::Pid;
 
 use crate::tree::store::{Party, StoreMessage};
@@ -48,13 +48,8 @@ pub(crate) enum JobEvent {
     Numbers(Option<u32>),
     /// The keeper has found that the ranks of all jobs of the group wait.
     Stall,
-    /// Processes of a job have failed that is neither this one nor its parent.
-    OthersFailed {
-        /// Their numbers.
-        numbers: Range<u32>,
-        /// How, in a sentence.
-        why: String,
-    },
+    /// Processes of a job have ended that is neither this one nor its parent.
+    OthersEnded(EndedProcesses),
     /// The keeper has ended.
     GroupLost {
         /// A line for the user.

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bootstrap::spawning::{MAX_PROCESSES, SpawnAnswer, SpawnRequest};
+use bootstrap::spawning::{EndedProcesses, MAX_PROCESSES, SpawnAnswer, SpawnRequest};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
 
@@ -187,10 +187,10 @@ impl NestedJobs {
         self.jobs.iter_mut().for_each(|job| job.stream.send(&ToNested::Stop(signal)));
     }
 
-    /// Tells the jobs that processes of others have failed.
-    pub(super) fn announce(&mut self, numbers: &Range<u32>, why: &str) {
-        let message = || ToNested::OthersFailed { numbers: numbers.clone(), why: why.to_owned() };
-        self.jobs.iter_mut().for_each(|job| job.stream.send(&message()));
+    /// Tells the jobs that processes of others have ended.
+    pub(super) fn announce(&mut self, ended: &EndedProcesses) {
+        let jobs = self.jobs.iter_mut();
+        jobs.for_each(|job| job.stream.send(&ToNested::OthersEnded(ended.clone())));
     }
 
     /// Returns the numbers of the processes of the outermost job, and of all spawned ones.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use bootstrap::spawning::SpawnRequest;
+use bootstrap::spawning::{EndedProcesses, SpawnRequest};
 use rustix::process::Pid;
 
 use super::event::{JobEvent, NewJob};
@@ -158,9 +158,9 @@ impl JobLinks {
         self.jobs_mut().into_iter().for_each(|jobs| jobs.stop(signal));
     }
 
-    /// Tells the spawned jobs that processes of others have failed.
-    pub(crate) fn announce(&mut self, numbers: &Range<u32>, why: &str) {
-        self.jobs_mut().into_iter().for_each(|jobs| jobs.announce(numbers, why));
+    /// Tells the spawned jobs that processes of others have ended.
+    pub(crate) fn announce(&mut self, ended: &EndedProcesses) {
+        self.jobs_mut().into_iter().for_each(|jobs| jobs.announce(ended));
     }
 
     /// Requests the spawned jobs to end.

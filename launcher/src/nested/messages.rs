@@ -7,15 +7,13 @@
 //!                                 <-     Started, or Refused; at last Over
 //!   Store                        <->     Store
 //!                                 <-     Spawn, Stalled
-//!   Stop, Table, OthersFailed, End ->
+//!   Stop, Table, OthersEnded, End ->
 //! ```
 //!
 //! The end of the stream counts as a message: it ends the ranks of a spawned job, and a spawned job
 //! without `Over` has failed.
 
-use std::ops::Range;
-
-use bootstrap::spawning::SpawnRequest;
+use bootstrap::spawning::{EndedProcesses, SpawnRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::Host;
@@ -38,13 +36,8 @@ pub(crate) enum ToNested {
     Stop(i32),
     /// Print the state of each rank.
     Table,
-    /// Processes of another job have failed.
-    OthersFailed {
-        /// Their numbers.
-        numbers: Range<u32>,
-        /// How, in a sentence.
-        why: String,
-    },
+    /// Processes of another job have ended.
+    OthersEnded(EndedProcesses),
     /// End all ranks.
     End,
 }

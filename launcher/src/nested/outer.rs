@@ -57,9 +57,7 @@ impl Outer {
             ToNested::Store(message) => Some(JobEvent::Store(Party::Parent, message)),
             ToNested::Stop(signal) => Some(JobEvent::Stop(signal)),
             ToNested::Table => Some(JobEvent::Table),
-            ToNested::OthersFailed { numbers, why } => {
-                Some(JobEvent::OthersFailed { numbers, why })
-            }
+            ToNested::OthersEnded(ended) => Some(JobEvent::OthersEnded(ended)),
             ToNested::End => Some(JobEvent::End),
             // Sent once, before this job began.
             ToNested::Begin(_) => None,

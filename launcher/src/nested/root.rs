@@ -1,11 +1,10 @@
 //! What the `mpiexec` of a job, on one host or over several, does about other jobs.
 
-use std::ops::Range;
 use std::time::Instant;
 
 use bootstrap::control::ToRank;
 use bootstrap::service_names::NameRequest;
-use bootstrap::spawning::{SpawnAnswer, SpawnRequest};
+use bootstrap::spawning::{EndedProcesses, SpawnAnswer, SpawnRequest};
 use rustix::process::Pid;
 
 use super::event::{JobEvent, NewJob};
@@ -48,8 +47,8 @@ pub(crate) trait Root {
     /// Reports that the ranks of all jobs wait.
     fn report_stall(&mut self);
 
-    /// Tells the ranks that processes of another job have failed.
-    fn announce_others(&mut self, numbers: Range<u32>, why: &str);
+    /// Tells the ranks that processes of another job have ended.
+    fn announce_others(&mut self, ended: EndedProcesses);
 
     /// Ends the job with this exit code.
     fn end(&mut self, code: u8);
@@ -114,9 +113,9 @@ pub(crate) trait Root {
                 }
             }
             JobEvent::Stall => self.report_stall(),
-            JobEvent::OthersFailed { numbers, why } => {
-                self.jobs().announce(&numbers, &why);
-                self.announce_others(numbers, &why);
+            JobEvent::OthersEnded(ended) => {
+                self.jobs().announce(&ended);
+                self.announce_others(ended);
             }
             JobEvent::GroupLost { line, asked } => self.on_group_lost(&line, asked),
         }
@@ -150,9 +149,10 @@ pub(crate) trait Root {
             self.answer_spawn(asker, SpawnAnswer::Refused(why));
         }
         for numbers in self.jobs().other_numbers() {
-            let why = "the keeper of the group has ended";
-            self.jobs().announce(&numbers, why);
-            self.announce_others(numbers, why);
+            let failure = Some("the keeper of the group has ended".to_owned());
+            let ended = EndedProcesses { numbers, failure };
+            self.jobs().announce(&ended);
+            self.announce_others(ended);
         }
     }
 
