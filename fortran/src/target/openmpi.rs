@@ -130,3 +130,32 @@ pub(crate) fn predefined(number: c_int) -> Option<Predefined> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predefined_keyvals_are_those_of_c() {
+        let kinds = [
+            (0, Predefined::Int),
+            (7, Predefined::Address),
+            (8, Predefined::Aint),
+            (11, Predefined::Int),
+        ];
+        for (number, kind) in kinds {
+            assert_eq!((c_keyval(number), predefined(number)), (number, Some(kind)));
+        }
+        for own in [-1, 12, 700] {
+            assert_eq!((c_keyval(own), predefined(own)), (own, None));
+        }
+    }
+
+    #[test]
+    fn constants_by_address_are_told_apart() {
+        let (bottom, ignored): (*const c_int, *const c_int) = addresses();
+        assert!(is_bottom(bottom) && !is_in_place(bottom) && !is_status_ignore(bottom));
+        assert!(is_status_ignore(ignored) && !is_statuses_ignore(ignored));
+        assert!(!is_bottom(std::ptr::null::<c_int>()) && !is_buffer_automatic(bottom));
+    }
+}

@@ -66,3 +66,9 @@ told_to_c! {
     MPI_F08_STATUS_IGNORE = mpi_fortran_status_ignore_ + 0;
     MPI_F08_STATUSES_IGNORE = mpi_fortran_statuses_ignore_ + 0;
 }
+
+/// MPI_BOTTOM and MPI_STATUS_IGNORE in the second mangling.
+#[cfg(test)]
+pub(super) fn addresses() -> (*const c_int, *const c_int) {
+    ((&raw const mpi_fortran_bottom).cast(), (&raw const mpi_fortran_status_ignore).cast())
+}
