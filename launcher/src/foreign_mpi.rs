@@ -52,6 +52,14 @@ const FOREIGN: [Foreign; 2] = [
         fortran_file: "openmpi/libmpi_mpifh.so.40",
     },
 ];
+
+impl Foreign {
+    /// Returns whether a program needs the libraries of Fortran.
+    fn is_of_fortran(&self, program: &[u8]) -> bool {
+        self.fortran.iter().any(|prefix| needed(program, prefix).is_some())
+    }
+}
+
 /// The interval of looks at first, how many of them there are, and the interval of later ones.
 const EARLY_INTERVAL: Duration = Duration::from_millis(40);
 const EARLY_LOOKS: u32 = 75;
@@ -178,8 +186,8 @@ fn foreign_advice(library: &OsStr, section: &Section) -> Option<String> {
     let foreign = FOREIGN.iter().find(is_same)?;
     let mut preload = installed(foreign.file)?.display().to_string();
     let program = section_file(section).unwrap_or_default();
-    let is_fortran = foreign.fortran.iter().any(|prefix| needed(&program, prefix).is_some());
-    if let Some(fortran) = installed(foreign.fortran_file).filter(|_| is_fortran) {
+    if foreign.is_of_fortran(&program) {
+        let fortran = installed(foreign.fortran_file)?;
         preload += &format!(":{}", fortran.display());
     }
     Some(format!(
@@ -232,8 +240,12 @@ fn installed(file: &str) -> Option<PathBuf> {
     library.exists().then_some(library)
 }
 
+/// Returns the library of another MPI that the program needs, or that its libraries of Fortran
+/// need.
 fn linked_library(section: &Section) -> Option<String> {
-    needed(&section_file(section)?, b"\0libmpi.so.")
+    let program = section_file(section)?;
+    let of_fortran = || FOREIGN.iter().find(|foreign| foreign.is_of_fortran(&program));
+    needed(&program, b"\0libmpi.so.").or_else(|| Some(of_fortran()?.name.to_owned()))
 }
 
 fn section_file(section: &Section) -> Option<Vec<u8>> {
@@ -271,6 +283,10 @@ mod tests {
         for other in [&ours[..], prefix, b"#!/bin/sh\0libmpi.so.12\0", b"\x7fELF", b""] {
             assert_eq!(needed(other, b"\0libmpi.so."), None);
         }
+        let [mpich, openmpi] = FOREIGN;
+        let fortran = b"\x7fELF...\0libmpi_usempif08.so.40\0libgfortran.so.5\0";
+        assert!(openmpi.is_of_fortran(fortran) && !mpich.is_of_fortran(fortran));
+        assert!(!openmpi.is_of_fortran(linked) && !mpich.is_of_fortran(linked));
     }
 
     #[test]
