@@ -48,7 +48,8 @@ fn run(words: &[&str], stdin: &OwnedFd, is_apart: bool) -> io::Result<Pid> {
         // SAFETY: the path is a C string, and the arrays of C strings end with null. On failure,
         // and between two forks, the child ends without a destructor or a handler of the parent.
         unsafe {
-            if is_apart && libc::fork() != 0 {
+            // Not fork(3), which would run functions of the parent.
+            if is_apart && libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) != 0 {
                 libc::_exit(0);
             }
             libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
