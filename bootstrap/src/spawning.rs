@@ -1,17 +1,18 @@
 //! Processes that a running job starts (MPI-5.0 §11.8): requests to the launcher, and its answers.
 //!
 //! All processes that one `mpiexec` has started share a numbering, the *process numbers*: the job's
-//! own ranks have 0 to its size - 1, each spawned job the next ones, and no number is used twice. A
-//! process has a rank in its own MPI_COMM_WORLD, and its number is the number of rank 0 there plus
-//! that rank. Transports, the store and context ids know processes by their numbers.
+//! own ranks have 0 to its size - 1, each spawned job the next ones, and no number is used twice.
+//! The jobs of a group (`mpiexec --group`) share one that begins at 1. A process has a rank in its
+//! own MPI_COMM_WORLD, and its number is the number of rank 0 there plus that rank. Transports, the
+//! store and context ids know processes by their numbers.
 
 use std::ffi::OsString;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// The largest number of processes that one `mpiexec` may start, with those that have ended:
-/// context ids have 24 bits for a process.
+/// The largest number of processes that one `mpiexec`, or those of a group, may start, with those
+/// that have ended: context ids have 24 bits for a process.
 pub const MAX_PROCESSES: u32 = 1 << 24;
 
 /// A request to start a job.
