@@ -102,8 +102,15 @@ fn spawn(value: &str, job: &Job) {
     }
 }
 
+/// Pauses in a wait that began then, which must not last when a test has failed.
+fn pause(began: Instant) {
+    assert!(began.elapsed() < Duration::from_secs(30), "what is awaited has not come");
+    std::thread::sleep(Duration::from_millis(10));
+}
+
 fn act(verb: &str, value: &str, job: Option<&Job>) {
     let mpi = || job.expect("init comes first");
+    let began = Instant::now();
     match verb {
         "call" => mpi()
             .status_entry()
@@ -155,7 +162,7 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
                 NameAnswer::Value(value) => {
                     break println!("{}", String::from_utf8_lossy(&value));
                 }
-                _ => std::thread::sleep(Duration::from_millis(10)),
+                _ => pause(began),
             }
         },
         // Waits until processes of another job have failed.
@@ -164,7 +171,7 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
                 let mut ended = mpi().newly_ended().into_iter();
                 match ended.find_map(|ended| Some((ended.numbers, ended.failure?))) {
                     Some(failed) => break failed,
-                    None => std::thread::sleep(Duration::from_millis(10)),
+                    None => pause(began),
                 }
             };
             println!("{:?}: {}", failed.0, failed.1)
