@@ -550,15 +550,9 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
     rules.extend([
         Rule { rank_bytes: end, ..rule(Allgather, t.allgather_long, 0, Algorithm::Ring) },
         rule(Alltoall, end, 0, Algorithm::Scattered),
+        Rule { ranks: 3, rank_bytes: t.get_min, ..rule(Allgather, 0, 0, Algorithm::SegmentGet) },
+        Rule { ranks: 3, ..rule(Alltoall, t.get_min, 0, Algorithm::SegmentGet) },
     ]);
-    rules.extend(rules_of_gets(t.get_min).map(|rule| Rule { ranks: 3, ..rule }));
-}
-
-/// Ranks that read blocks from this size on in each other's memory.
-fn rules_of_gets(block: u64) -> [Rule; 2] {
-    use CollectiveKind::{Allgather, Alltoall};
-    let allgather = rule(Allgather, 0, 0, Algorithm::SegmentGet);
-    [Rule { rank_bytes: block, ..allgather }, rule(Alltoall, block, 0, Algorithm::SegmentGet)]
 }
 
 /// Bytes that a broadcast takes to each of many hosts from which on it is scattered first.

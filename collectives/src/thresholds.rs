@@ -61,10 +61,9 @@ pub struct Thresholds {
     /// of up to this size, use a collective segment. Where no segment has space, one rank exchanges
     /// with all others. Time there depends on how often each rank must run.
     pub oversubscribed_max: Option<u64>,
-    /// Where ranks share a segment and may read each other's memory: in blocking allgathers and
-    /// alltoalls with blocks from this size on they do. Few that share processors do from four
-    /// times this size on; ranks with a processor each up to four times this size, if they are
-    /// three or more.
+    /// Where three ranks or more, with a processor each, share a segment and may read each other's
+    /// memory: in blocking allgathers and alltoalls with blocks from this size to four times this
+    /// size they do.
     pub get_min: u64,
     /// Collective segments are used.
     pub shm: bool,
