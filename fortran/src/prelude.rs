@@ -12,9 +12,7 @@ pub(crate) use crate::names::names;
 pub(crate) use crate::pending::{keep, keep_with_types};
 pub(crate) use crate::section::Section;
 pub(crate) use crate::sentinel::{c_buffer, c_status, c_statuses, c_weights};
-pub(crate) use crate::target::{
-    Passed, described, limits, mpich_entry, mpich_names, openmpi_names,
-};
+pub(crate) use crate::target::{Passed, described, limits};
 pub(crate) use crate::text::{TextIn, TextOut};
 
 /// MPI_SUCCESS.

@@ -44,35 +44,3 @@ pub(crate) enum Predefined {
     /// An `MPI_Aint`.
     Aint,
 }
-
-/// Gives an entry point names that it has in one target alone, which is named first.
-#[cfg(not(feature = "mpich"))]
-macro_rules! mpich_names {
-    ($target:ident: $($name:ident)*) => {};
-}
-#[cfg(feature = "mpich")]
-macro_rules! mpich_names {
-    ($target:ident: $($name:ident)*) => { $crate::names::names!($target: $($name)*); };
-}
-pub(crate) use mpich_names;
-
-#[cfg(not(feature = "openmpi"))]
-macro_rules! openmpi_names {
-    ($target:ident: $($name:ident)*) => {};
-}
-#[cfg(feature = "openmpi")]
-macro_rules! openmpi_names {
-    ($target:ident: $($name:ident)*) => { $crate::names::names!($target: $($name)*); };
-}
-pub(crate) use openmpi_names;
-
-/// An entry point that MPICH alone has.
-#[cfg(not(feature = "mpich"))]
-macro_rules! mpich_entry {
-    ($($item:item)*) => {};
-}
-#[cfg(feature = "mpich")]
-macro_rules! mpich_entry {
-    ($($item:item)*) => { $($item)* };
-}
-pub(crate) use mpich_entry;

@@ -29,7 +29,7 @@ unsafe extern "C" fn pmpi_abi_get_fortran_booleans_(logical_size: *mut c_int, lo
     unsafe { abi_get_fortran_booleans::<true>(logical_size, logical_true, logical_false, is_set, ierror) }
 }
 names!(pmpi_abi_get_fortran_booleans_: pmpi_abi_get_fortran_booleans pmpi_abi_get_fortran_booleans__ PMPI_ABI_GET_FORTRAN_BOOLEANS pmpi_abi_get_fortran_booleans_f08_ pmpi_abi_get_fortran_booleans_f08 pmpi_abi_get_fortran_booleans_f08__ PMPI_ABI_GET_FORTRAN_BOOLEANS_F08);
-mpich_names!(pmpi_abi_get_fortran_booleans_: pmpir_abi_get_fortran_booleans_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abi_get_fortran_booleans_: pmpir_abi_get_fortran_booleans_f08_);
 
 #[inline]
 unsafe fn abi_get_fortran_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -57,7 +57,7 @@ unsafe extern "C" fn pmpi_abi_get_fortran_info_(info: *mut c_int, ierror: *mut c
     unsafe { abi_get_fortran_info::<true>(info, ierror) }
 }
 names!(pmpi_abi_get_fortran_info_: pmpi_abi_get_fortran_info pmpi_abi_get_fortran_info__ PMPI_ABI_GET_FORTRAN_INFO pmpi_abi_get_fortran_info_f08_ pmpi_abi_get_fortran_info_f08 pmpi_abi_get_fortran_info_f08__ PMPI_ABI_GET_FORTRAN_INFO_F08);
-mpich_names!(pmpi_abi_get_fortran_info_: pmpir_abi_get_fortran_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abi_get_fortran_info_: pmpir_abi_get_fortran_info_f08_);
 
 #[inline]
 unsafe fn abi_get_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -85,7 +85,7 @@ unsafe extern "C" fn pmpi_abi_get_info_(info: *mut c_int, ierror: *mut c_int) {
     unsafe { abi_get_info::<true>(info, ierror) }
 }
 names!(pmpi_abi_get_info_: pmpi_abi_get_info pmpi_abi_get_info__ PMPI_ABI_GET_INFO pmpi_abi_get_info_f08_ pmpi_abi_get_info_f08 pmpi_abi_get_info_f08__ PMPI_ABI_GET_INFO_F08);
-mpich_names!(pmpi_abi_get_info_: pmpir_abi_get_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abi_get_info_: pmpir_abi_get_info_f08_);
 
 #[inline]
 unsafe fn abi_get_version<const P: bool>(abi_major: *mut c_int, abi_minor: *mut c_int, ierror: *mut c_int) {
@@ -109,7 +109,7 @@ unsafe extern "C" fn pmpi_abi_get_version_(abi_major: *mut c_int, abi_minor: *mu
     unsafe { abi_get_version::<true>(abi_major, abi_minor, ierror) }
 }
 names!(pmpi_abi_get_version_: pmpi_abi_get_version pmpi_abi_get_version__ PMPI_ABI_GET_VERSION pmpi_abi_get_version_f08_ pmpi_abi_get_version_f08 pmpi_abi_get_version_f08__ PMPI_ABI_GET_VERSION_F08);
-mpich_names!(pmpi_abi_get_version_: pmpir_abi_get_version_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abi_get_version_: pmpir_abi_get_version_f08_);
 
 #[inline]
 unsafe fn abi_set_fortran_booleans<const P: bool>(logical_size: *mut c_int, logical_true: *mut c_int, logical_false: *mut c_int, ierror: *mut c_int) {
@@ -133,7 +133,7 @@ unsafe extern "C" fn pmpi_abi_set_fortran_booleans_(logical_size: *mut c_int, lo
     unsafe { abi_set_fortran_booleans::<true>(logical_size, logical_true, logical_false, ierror) }
 }
 names!(pmpi_abi_set_fortran_booleans_: pmpi_abi_set_fortran_booleans pmpi_abi_set_fortran_booleans__ PMPI_ABI_SET_FORTRAN_BOOLEANS pmpi_abi_set_fortran_booleans_f08_ pmpi_abi_set_fortran_booleans_f08 pmpi_abi_set_fortran_booleans_f08__ PMPI_ABI_SET_FORTRAN_BOOLEANS_F08);
-mpich_names!(pmpi_abi_set_fortran_booleans_: pmpir_abi_set_fortran_booleans_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abi_set_fortran_booleans_: pmpir_abi_set_fortran_booleans_f08_);
 
 #[inline]
 unsafe fn abi_set_fortran_info<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -157,7 +157,7 @@ unsafe extern "C" fn pmpi_abi_set_fortran_info_(info: *mut c_int, ierror: *mut c
     unsafe { abi_set_fortran_info::<true>(info, ierror) }
 }
 names!(pmpi_abi_set_fortran_info_: pmpi_abi_set_fortran_info pmpi_abi_set_fortran_info__ PMPI_ABI_SET_FORTRAN_INFO pmpi_abi_set_fortran_info_f08_ pmpi_abi_set_fortran_info_f08 pmpi_abi_set_fortran_info_f08__ PMPI_ABI_SET_FORTRAN_INFO_F08);
-mpich_names!(pmpi_abi_set_fortran_info_: pmpir_abi_set_fortran_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abi_set_fortran_info_: pmpir_abi_set_fortran_info_f08_);
 
 #[inline]
 unsafe fn abort<const P: bool>(comm: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -181,7 +181,7 @@ unsafe extern "C" fn pmpi_abort_(comm: *mut c_int, errorcode: *mut c_int, ierror
     unsafe { abort::<true>(comm, errorcode, ierror) }
 }
 names!(pmpi_abort_: pmpi_abort pmpi_abort__ PMPI_ABORT pmpi_abort_f08_ pmpi_abort_f08 pmpi_abort_f08__ PMPI_ABORT_F08);
-mpich_names!(pmpi_abort_: pmpir_abort_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_abort_: pmpir_abort_f08_);
 
 #[inline]
 unsafe fn accumulate<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -198,7 +198,7 @@ unsafe extern "C" fn mpi_accumulate_(origin_addr: *mut c_void, origin_count: *mu
     unsafe { accumulate::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(mpi_accumulate_: mpi_accumulate mpi_accumulate__ MPI_ACCUMULATE);
-openmpi_names!(mpi_accumulate_: mpi_accumulate_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_accumulate_: mpi_accumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_accumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -206,7 +206,7 @@ unsafe extern "C" fn pmpi_accumulate_(origin_addr: *mut c_void, origin_count: *m
     unsafe { accumulate::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(pmpi_accumulate_: pmpi_accumulate pmpi_accumulate__ PMPI_ACCUMULATE);
-openmpi_names!(pmpi_accumulate_: pmpi_accumulate_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_accumulate_: pmpi_accumulate_f08_);
 
 #[cold]
 unsafe fn accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -237,14 +237,14 @@ unsafe extern "C" fn mpi_accumulate_f08ts(origin_addr: *const Passed, origin_cou
     // SAFETY: the caller's arguments.
     unsafe { accumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(mpi_accumulate_f08ts: mpi_accumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_accumulate_f08ts: mpi_accumulate_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { accumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(pmpi_accumulate_f08ts: pmpi_accumulate_f08ts_ pmpir_accumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_accumulate_f08ts: pmpi_accumulate_f08ts_ pmpir_accumulate_f08ts_);
 
 #[cold]
 unsafe fn accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -275,14 +275,14 @@ unsafe extern "C" fn mpi_accumulate_c_f08ts(origin_addr: *const Passed, origin_c
     // SAFETY: the caller's arguments.
     unsafe { accumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(mpi_accumulate_c_f08ts: mpi_accumulate_c_f08ts_ mpi_accumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_accumulate_c_f08ts: mpi_accumulate_c_f08ts_ mpi_accumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { accumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(pmpi_accumulate_c_f08ts: pmpi_accumulate_c_f08ts_ pmpi_accumulate_f08ts_large_ pmpir_accumulate_c_f08ts_ pmpir_accumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_accumulate_c_f08ts: pmpi_accumulate_c_f08ts_ pmpi_accumulate_f08ts_large_ pmpir_accumulate_c_f08ts_ pmpir_accumulate_f08ts_large_);
 
 #[inline]
 unsafe fn add_error_class<const P: bool>(errorclass: *mut c_int, ierror: *mut c_int) {
@@ -306,7 +306,7 @@ unsafe extern "C" fn pmpi_add_error_class_(errorclass: *mut c_int, ierror: *mut 
     unsafe { add_error_class::<true>(errorclass, ierror) }
 }
 names!(pmpi_add_error_class_: pmpi_add_error_class pmpi_add_error_class__ PMPI_ADD_ERROR_CLASS pmpi_add_error_class_f08_ pmpi_add_error_class_f08 pmpi_add_error_class_f08__ PMPI_ADD_ERROR_CLASS_F08);
-mpich_names!(pmpi_add_error_class_: pmpir_add_error_class_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_add_error_class_: pmpir_add_error_class_f08_);
 
 #[inline]
 unsafe fn add_error_code<const P: bool>(errorclass: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -330,7 +330,7 @@ unsafe extern "C" fn pmpi_add_error_code_(errorclass: *mut c_int, errorcode: *mu
     unsafe { add_error_code::<true>(errorclass, errorcode, ierror) }
 }
 names!(pmpi_add_error_code_: pmpi_add_error_code pmpi_add_error_code__ PMPI_ADD_ERROR_CODE pmpi_add_error_code_f08_ pmpi_add_error_code_f08 pmpi_add_error_code_f08__ PMPI_ADD_ERROR_CODE_F08);
-mpich_names!(pmpi_add_error_code_: pmpir_add_error_code_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_add_error_code_: pmpir_add_error_code_f08_);
 
 #[inline]
 unsafe fn add_error_string<const P: bool>(errorcode: *mut c_int, string: *mut c_char, ierror: *mut c_int, string_len: usize) {
@@ -355,7 +355,7 @@ unsafe extern "C" fn pmpi_add_error_string_(errorcode: *mut c_int, string: *mut 
     unsafe { add_error_string::<true>(errorcode, string, ierror, string_len) }
 }
 names!(pmpi_add_error_string_: pmpi_add_error_string pmpi_add_error_string__ PMPI_ADD_ERROR_STRING pmpi_add_error_string_f08_ pmpi_add_error_string_f08 pmpi_add_error_string_f08__ PMPI_ADD_ERROR_STRING_F08);
-mpich_names!(pmpi_add_error_string_: pmpir_add_error_string_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_add_error_string_: pmpir_add_error_string_f08_);
 
 #[inline]
 unsafe fn allgather<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -372,7 +372,7 @@ unsafe extern "C" fn mpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { allgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_allgather_: mpi_allgather mpi_allgather__ MPI_ALLGATHER);
-openmpi_names!(mpi_allgather_: mpi_allgather_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_allgather_: mpi_allgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -380,7 +380,7 @@ unsafe extern "C" fn pmpi_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { allgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_allgather_: pmpi_allgather pmpi_allgather__ PMPI_ALLGATHER);
-openmpi_names!(pmpi_allgather_: pmpi_allgather_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_allgather_: pmpi_allgather_f08_);
 
 #[cold]
 unsafe fn allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -412,14 +412,14 @@ unsafe extern "C" fn mpi_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut
     // SAFETY: the caller's arguments.
     unsafe { allgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_allgather_f08ts: mpi_allgather_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_allgather_f08ts: mpi_allgather_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_allgather_f08ts: pmpi_allgather_f08ts_ pmpir_allgather_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_allgather_f08ts: pmpi_allgather_f08ts_ pmpir_allgather_f08ts_);
 
 #[cold]
 unsafe fn allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -451,14 +451,14 @@ unsafe extern "C" fn mpi_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *m
     // SAFETY: the caller's arguments.
     unsafe { allgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_allgather_c_f08ts: mpi_allgather_c_f08ts_ mpi_allgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_allgather_c_f08ts: mpi_allgather_c_f08ts_ mpi_allgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_allgather_c_f08ts: pmpi_allgather_c_f08ts_ pmpi_allgather_f08ts_large_ pmpir_allgather_c_f08ts_ pmpir_allgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_allgather_c_f08ts: pmpi_allgather_c_f08ts_ pmpi_allgather_f08ts_large_ pmpir_allgather_c_f08ts_ pmpir_allgather_f08ts_large_);
 
 #[inline]
 unsafe fn allgather_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -479,7 +479,7 @@ unsafe extern "C" fn mpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut c
     unsafe { allgather_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_allgather_init_: mpi_allgather_init mpi_allgather_init__ MPI_ALLGATHER_INIT);
-openmpi_names!(mpi_allgather_init_: mpi_allgather_init_f08_ mpix_allgather_init_ mpix_allgather_init mpix_allgather_init__ MPIX_ALLGATHER_INIT mpix_allgather_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_allgather_init_: mpi_allgather_init_f08_ mpix_allgather_init_ mpix_allgather_init mpix_allgather_init__ MPIX_ALLGATHER_INIT mpix_allgather_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -487,7 +487,7 @@ unsafe extern "C" fn pmpi_allgather_init_(sendbuf: *mut c_void, sendcount: *mut 
     unsafe { allgather_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_allgather_init_: pmpi_allgather_init pmpi_allgather_init__ PMPI_ALLGATHER_INIT);
-openmpi_names!(pmpi_allgather_init_: pmpi_allgather_init_f08_ pmpix_allgather_init_ pmpix_allgather_init pmpix_allgather_init__ PMPIX_ALLGATHER_INIT pmpix_allgather_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_allgather_init_: pmpi_allgather_init_f08_ pmpix_allgather_init_ pmpix_allgather_init pmpix_allgather_init__ PMPIX_ALLGATHER_INIT pmpix_allgather_init_f08_);
 
 #[cold]
 unsafe fn allgather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -526,14 +526,14 @@ unsafe extern "C" fn mpi_allgather_init_f08ts(sendbuf: *const Passed, sendcount:
     // SAFETY: the caller's arguments.
     unsafe { allgather_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_allgather_init_f08ts: mpi_allgather_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_allgather_init_f08ts: mpi_allgather_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgather_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_allgather_init_f08ts: pmpi_allgather_init_f08ts_ pmpir_allgather_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_allgather_init_f08ts: pmpi_allgather_init_f08ts_ pmpir_allgather_init_f08ts_);
 
 #[cold]
 unsafe fn allgather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -572,14 +572,14 @@ unsafe extern "C" fn mpi_allgather_init_c_f08ts(sendbuf: *const Passed, sendcoun
     // SAFETY: the caller's arguments.
     unsafe { allgather_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_allgather_init_c_f08ts: mpi_allgather_init_c_f08ts_ mpi_allgather_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_allgather_init_c_f08ts: mpi_allgather_init_c_f08ts_ mpi_allgather_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgather_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_allgather_init_c_f08ts: pmpi_allgather_init_c_f08ts_ pmpi_allgather_init_f08ts_large_ pmpir_allgather_init_c_f08ts_ pmpir_allgather_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_allgather_init_c_f08ts: pmpi_allgather_init_c_f08ts_ pmpi_allgather_init_f08ts_large_ pmpir_allgather_init_c_f08ts_ pmpir_allgather_init_f08ts_large_);
 
 #[inline]
 unsafe fn allgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -596,7 +596,7 @@ unsafe extern "C" fn mpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { allgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(mpi_allgatherv_: mpi_allgatherv mpi_allgatherv__ MPI_ALLGATHERV);
-openmpi_names!(mpi_allgatherv_: mpi_allgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_allgatherv_: mpi_allgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -604,7 +604,7 @@ unsafe extern "C" fn pmpi_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { allgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(pmpi_allgatherv_: pmpi_allgatherv pmpi_allgatherv__ PMPI_ALLGATHERV);
-openmpi_names!(pmpi_allgatherv_: pmpi_allgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_allgatherv_: pmpi_allgatherv_f08_);
 
 #[cold]
 unsafe fn allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -636,14 +636,14 @@ unsafe extern "C" fn mpi_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mu
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_allgatherv_f08ts: mpi_allgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_allgatherv_f08ts: mpi_allgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_allgatherv_f08ts: pmpi_allgatherv_f08ts_ pmpir_allgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_allgatherv_f08ts: pmpi_allgatherv_f08ts_ pmpir_allgatherv_f08ts_);
 
 #[cold]
 unsafe fn allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -675,14 +675,14 @@ unsafe extern "C" fn mpi_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_allgatherv_c_f08ts: mpi_allgatherv_c_f08ts_ mpi_allgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_allgatherv_c_f08ts: mpi_allgatherv_c_f08ts_ mpi_allgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_allgatherv_c_f08ts: pmpi_allgatherv_c_f08ts_ pmpi_allgatherv_f08ts_large_ pmpir_allgatherv_c_f08ts_ pmpir_allgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_allgatherv_c_f08ts: pmpi_allgatherv_c_f08ts_ pmpi_allgatherv_f08ts_large_ pmpir_allgatherv_c_f08ts_ pmpir_allgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn allgatherv_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -703,7 +703,7 @@ unsafe extern "C" fn mpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut 
     unsafe { allgatherv_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_allgatherv_init_: mpi_allgatherv_init mpi_allgatherv_init__ MPI_ALLGATHERV_INIT);
-openmpi_names!(mpi_allgatherv_init_: mpi_allgatherv_init_f08_ mpix_allgatherv_init_ mpix_allgatherv_init mpix_allgatherv_init__ MPIX_ALLGATHERV_INIT mpix_allgatherv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_allgatherv_init_: mpi_allgatherv_init_f08_ mpix_allgatherv_init_ mpix_allgatherv_init mpix_allgatherv_init__ MPIX_ALLGATHERV_INIT mpix_allgatherv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -711,7 +711,7 @@ unsafe extern "C" fn pmpi_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut
     unsafe { allgatherv_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_allgatherv_init_: pmpi_allgatherv_init pmpi_allgatherv_init__ PMPI_ALLGATHERV_INIT);
-openmpi_names!(pmpi_allgatherv_init_: pmpi_allgatherv_init_f08_ pmpix_allgatherv_init_ pmpix_allgatherv_init pmpix_allgatherv_init__ PMPIX_ALLGATHERV_INIT pmpix_allgatherv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_allgatherv_init_: pmpi_allgatherv_init_f08_ pmpix_allgatherv_init_ pmpix_allgatherv_init pmpix_allgatherv_init__ PMPIX_ALLGATHERV_INIT pmpix_allgatherv_init_f08_);
 
 #[cold]
 unsafe fn allgatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -750,14 +750,14 @@ unsafe extern "C" fn mpi_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_allgatherv_init_f08ts: mpi_allgatherv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_allgatherv_init_f08ts: mpi_allgatherv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_allgatherv_init_f08ts: pmpi_allgatherv_init_f08ts_ pmpir_allgatherv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_allgatherv_init_f08ts: pmpi_allgatherv_init_f08ts_ pmpir_allgatherv_init_f08ts_);
 
 #[cold]
 unsafe fn allgatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -796,14 +796,14 @@ unsafe extern "C" fn mpi_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcou
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_allgatherv_init_c_f08ts: mpi_allgatherv_init_c_f08ts_ mpi_allgatherv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_allgatherv_init_c_f08ts: mpi_allgatherv_init_c_f08ts_ mpi_allgatherv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allgatherv_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_allgatherv_init_c_f08ts: pmpi_allgatherv_init_c_f08ts_ pmpi_allgatherv_init_f08ts_large_ pmpir_allgatherv_init_c_f08ts_ pmpir_allgatherv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_allgatherv_init_c_f08ts: pmpi_allgatherv_init_c_f08ts_ pmpi_allgatherv_init_f08ts_large_ pmpir_allgatherv_init_c_f08ts_ pmpir_allgatherv_init_f08ts_large_);
 
 #[inline]
 unsafe fn alloc_mem<const P: bool>(size: *mut i64, info: *mut c_int, baseptr: *mut i64, ierror: *mut c_int) {
@@ -827,7 +827,7 @@ unsafe extern "C" fn pmpi_alloc_mem_(size: *mut i64, info: *mut c_int, baseptr: 
     unsafe { alloc_mem::<true>(size, info, baseptr, ierror) }
 }
 names!(pmpi_alloc_mem_: pmpi_alloc_mem pmpi_alloc_mem__ PMPI_ALLOC_MEM pmpi_alloc_mem_cptr_ pmpi_alloc_mem_cptr pmpi_alloc_mem_cptr__ PMPI_ALLOC_MEM_CPTR pmpi_alloc_mem_f08_ pmpi_alloc_mem_f08 pmpi_alloc_mem_f08__ PMPI_ALLOC_MEM_F08);
-mpich_names!(pmpi_alloc_mem_: pmpir_alloc_mem_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_alloc_mem_: pmpir_alloc_mem_f08_);
 
 #[inline]
 unsafe fn allreduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -844,7 +844,7 @@ unsafe extern "C" fn mpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, 
     unsafe { allreduce::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(mpi_allreduce_: mpi_allreduce mpi_allreduce__ MPI_ALLREDUCE);
-openmpi_names!(mpi_allreduce_: mpi_allreduce_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_allreduce_: mpi_allreduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -852,7 +852,7 @@ unsafe extern "C" fn pmpi_allreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void,
     unsafe { allreduce::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(pmpi_allreduce_: pmpi_allreduce pmpi_allreduce__ PMPI_ALLREDUCE);
-openmpi_names!(pmpi_allreduce_: pmpi_allreduce_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_allreduce_: pmpi_allreduce_f08_);
 
 #[cold]
 unsafe fn allreduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -884,14 +884,14 @@ unsafe extern "C" fn mpi_allreduce_f08ts(sendbuf: *const Passed, recvbuf: *const
     // SAFETY: the caller's arguments.
     unsafe { allreduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_allreduce_f08ts: mpi_allreduce_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_allreduce_f08ts: mpi_allreduce_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allreduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_allreduce_f08ts: pmpi_allreduce_f08ts_ pmpir_allreduce_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_allreduce_f08ts: pmpi_allreduce_f08ts_ pmpir_allreduce_f08ts_);
 
 #[cold]
 unsafe fn allreduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -923,14 +923,14 @@ unsafe extern "C" fn mpi_allreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *con
     // SAFETY: the caller's arguments.
     unsafe { allreduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_allreduce_c_f08ts: mpi_allreduce_c_f08ts_ mpi_allreduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_allreduce_c_f08ts: mpi_allreduce_c_f08ts_ mpi_allreduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allreduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_allreduce_c_f08ts: pmpi_allreduce_c_f08ts_ pmpi_allreduce_f08ts_large_ pmpir_allreduce_c_f08ts_ pmpir_allreduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_allreduce_c_f08ts: pmpi_allreduce_c_f08ts_ pmpi_allreduce_f08ts_large_ pmpir_allreduce_c_f08ts_ pmpir_allreduce_f08ts_large_);
 
 #[inline]
 unsafe fn allreduce_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -951,7 +951,7 @@ unsafe extern "C" fn mpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_v
     unsafe { allreduce_init::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_allreduce_init_: mpi_allreduce_init mpi_allreduce_init__ MPI_ALLREDUCE_INIT);
-openmpi_names!(mpi_allreduce_init_: mpi_allreduce_init_f08_ mpix_allreduce_init_ mpix_allreduce_init mpix_allreduce_init__ MPIX_ALLREDUCE_INIT mpix_allreduce_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_allreduce_init_: mpi_allreduce_init_f08_ mpix_allreduce_init_ mpix_allreduce_init mpix_allreduce_init__ MPIX_ALLREDUCE_INIT mpix_allreduce_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -959,7 +959,7 @@ unsafe extern "C" fn pmpi_allreduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_
     unsafe { allreduce_init::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_allreduce_init_: pmpi_allreduce_init pmpi_allreduce_init__ PMPI_ALLREDUCE_INIT);
-openmpi_names!(pmpi_allreduce_init_: pmpi_allreduce_init_f08_ pmpix_allreduce_init_ pmpix_allreduce_init pmpix_allreduce_init__ PMPIX_ALLREDUCE_INIT pmpix_allreduce_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_allreduce_init_: pmpi_allreduce_init_f08_ pmpix_allreduce_init_ pmpix_allreduce_init pmpix_allreduce_init__ PMPIX_ALLREDUCE_INIT pmpix_allreduce_init_f08_);
 
 #[cold]
 unsafe fn allreduce_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -998,14 +998,14 @@ unsafe extern "C" fn mpi_allreduce_init_f08ts(sendbuf: *const Passed, recvbuf: *
     // SAFETY: the caller's arguments.
     unsafe { allreduce_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_allreduce_init_f08ts: mpi_allreduce_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_allreduce_init_f08ts: mpi_allreduce_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allreduce_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_allreduce_init_f08ts: pmpi_allreduce_init_f08ts_ pmpir_allreduce_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_allreduce_init_f08ts: pmpi_allreduce_init_f08ts_ pmpir_allreduce_init_f08ts_);
 
 #[cold]
 unsafe fn allreduce_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1044,14 +1044,14 @@ unsafe extern "C" fn mpi_allreduce_init_c_f08ts(sendbuf: *const Passed, recvbuf:
     // SAFETY: the caller's arguments.
     unsafe { allreduce_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_allreduce_init_c_f08ts: mpi_allreduce_init_c_f08ts_ mpi_allreduce_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_allreduce_init_c_f08ts: mpi_allreduce_init_c_f08ts_ mpi_allreduce_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_allreduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { allreduce_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_allreduce_init_c_f08ts: pmpi_allreduce_init_c_f08ts_ pmpi_allreduce_init_f08ts_large_ pmpir_allreduce_init_c_f08ts_ pmpir_allreduce_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_allreduce_init_c_f08ts: pmpi_allreduce_init_c_f08ts_ pmpi_allreduce_init_f08ts_large_ pmpir_allreduce_init_c_f08ts_ pmpir_allreduce_init_f08ts_large_);
 
 #[inline]
 unsafe fn alltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1068,7 +1068,7 @@ unsafe extern "C" fn mpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { alltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_alltoall_: mpi_alltoall mpi_alltoall__ MPI_ALLTOALL);
-openmpi_names!(mpi_alltoall_: mpi_alltoall_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_alltoall_: mpi_alltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1076,7 +1076,7 @@ unsafe extern "C" fn pmpi_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { alltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_alltoall_: pmpi_alltoall pmpi_alltoall__ PMPI_ALLTOALL);
-openmpi_names!(pmpi_alltoall_: pmpi_alltoall_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_alltoall_: pmpi_alltoall_f08_);
 
 #[cold]
 unsafe fn alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1108,14 +1108,14 @@ unsafe extern "C" fn mpi_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut 
     // SAFETY: the caller's arguments.
     unsafe { alltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_alltoall_f08ts: mpi_alltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_alltoall_f08ts: mpi_alltoall_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_alltoall_f08ts: pmpi_alltoall_f08ts_ pmpir_alltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoall_f08ts: pmpi_alltoall_f08ts_ pmpir_alltoall_f08ts_);
 
 #[cold]
 unsafe fn alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1147,14 +1147,14 @@ unsafe extern "C" fn mpi_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mu
     // SAFETY: the caller's arguments.
     unsafe { alltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_alltoall_c_f08ts: mpi_alltoall_c_f08ts_ mpi_alltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_alltoall_c_f08ts: mpi_alltoall_c_f08ts_ mpi_alltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_alltoall_c_f08ts: pmpi_alltoall_c_f08ts_ pmpi_alltoall_f08ts_large_ pmpir_alltoall_c_f08ts_ pmpir_alltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoall_c_f08ts: pmpi_alltoall_c_f08ts_ pmpi_alltoall_f08ts_large_ pmpir_alltoall_c_f08ts_ pmpir_alltoall_f08ts_large_);
 
 #[inline]
 unsafe fn alltoall_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1175,7 +1175,7 @@ unsafe extern "C" fn mpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c_
     unsafe { alltoall_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_alltoall_init_: mpi_alltoall_init mpi_alltoall_init__ MPI_ALLTOALL_INIT);
-openmpi_names!(mpi_alltoall_init_: mpi_alltoall_init_f08_ mpix_alltoall_init_ mpix_alltoall_init mpix_alltoall_init__ MPIX_ALLTOALL_INIT mpix_alltoall_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_alltoall_init_: mpi_alltoall_init_f08_ mpix_alltoall_init_ mpix_alltoall_init mpix_alltoall_init__ MPIX_ALLTOALL_INIT mpix_alltoall_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1183,7 +1183,7 @@ unsafe extern "C" fn pmpi_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c
     unsafe { alltoall_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_alltoall_init_: pmpi_alltoall_init pmpi_alltoall_init__ PMPI_ALLTOALL_INIT);
-openmpi_names!(pmpi_alltoall_init_: pmpi_alltoall_init_f08_ pmpix_alltoall_init_ pmpix_alltoall_init pmpix_alltoall_init__ PMPIX_ALLTOALL_INIT pmpix_alltoall_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_alltoall_init_: pmpi_alltoall_init_f08_ pmpix_alltoall_init_ pmpix_alltoall_init pmpix_alltoall_init__ PMPIX_ALLTOALL_INIT pmpix_alltoall_init_f08_);
 
 #[cold]
 unsafe fn alltoall_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1222,14 +1222,14 @@ unsafe extern "C" fn mpi_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: 
     // SAFETY: the caller's arguments.
     unsafe { alltoall_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_alltoall_init_f08ts: mpi_alltoall_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_alltoall_init_f08ts: mpi_alltoall_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoall_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_alltoall_init_f08ts: pmpi_alltoall_init_f08ts_ pmpir_alltoall_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoall_init_f08ts: pmpi_alltoall_init_f08ts_ pmpir_alltoall_init_f08ts_);
 
 #[cold]
 unsafe fn alltoall_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1268,14 +1268,14 @@ unsafe extern "C" fn mpi_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount
     // SAFETY: the caller's arguments.
     unsafe { alltoall_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_alltoall_init_c_f08ts: mpi_alltoall_init_c_f08ts_ mpi_alltoall_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_alltoall_init_c_f08ts: mpi_alltoall_init_c_f08ts_ mpi_alltoall_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoall_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_alltoall_init_c_f08ts: pmpi_alltoall_init_c_f08ts_ pmpi_alltoall_init_f08ts_large_ pmpir_alltoall_init_c_f08ts_ pmpir_alltoall_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoall_init_c_f08ts: pmpi_alltoall_init_c_f08ts_ pmpi_alltoall_init_f08ts_large_ pmpir_alltoall_init_c_f08ts_ pmpir_alltoall_init_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1292,7 +1292,7 @@ unsafe extern "C" fn mpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { alltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(mpi_alltoallv_: mpi_alltoallv mpi_alltoallv__ MPI_ALLTOALLV);
-openmpi_names!(mpi_alltoallv_: mpi_alltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_alltoallv_: mpi_alltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1300,7 +1300,7 @@ unsafe extern "C" fn pmpi_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { alltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(pmpi_alltoallv_: pmpi_alltoallv pmpi_alltoallv__ PMPI_ALLTOALLV);
-openmpi_names!(pmpi_alltoallv_: pmpi_alltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_alltoallv_: pmpi_alltoallv_f08_);
 
 #[cold]
 unsafe fn alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1332,14 +1332,14 @@ unsafe extern "C" fn mpi_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mu
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_alltoallv_f08ts: mpi_alltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallv_f08ts: mpi_alltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_alltoallv_f08ts: pmpi_alltoallv_f08ts_ pmpir_alltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallv_f08ts: pmpi_alltoallv_f08ts_ pmpir_alltoallv_f08ts_);
 
 #[cold]
 unsafe fn alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1371,14 +1371,14 @@ unsafe extern "C" fn mpi_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_alltoallv_c_f08ts: mpi_alltoallv_c_f08ts_ mpi_alltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallv_c_f08ts: mpi_alltoallv_c_f08ts_ mpi_alltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_alltoallv_c_f08ts: pmpi_alltoallv_c_f08ts_ pmpi_alltoallv_f08ts_large_ pmpir_alltoallv_c_f08ts_ pmpir_alltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallv_c_f08ts: pmpi_alltoallv_c_f08ts_ pmpi_alltoallv_f08ts_large_ pmpir_alltoallv_c_f08ts_ pmpir_alltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallv_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1399,7 +1399,7 @@ unsafe extern "C" fn mpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut 
     unsafe { alltoallv_init::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_alltoallv_init_: mpi_alltoallv_init mpi_alltoallv_init__ MPI_ALLTOALLV_INIT);
-openmpi_names!(mpi_alltoallv_init_: mpi_alltoallv_init_f08_ mpix_alltoallv_init_ mpix_alltoallv_init mpix_alltoallv_init__ MPIX_ALLTOALLV_INIT mpix_alltoallv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_alltoallv_init_: mpi_alltoallv_init_f08_ mpix_alltoallv_init_ mpix_alltoallv_init mpix_alltoallv_init__ MPIX_ALLTOALLV_INIT mpix_alltoallv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1407,7 +1407,7 @@ unsafe extern "C" fn pmpi_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut
     unsafe { alltoallv_init::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_alltoallv_init_: pmpi_alltoallv_init pmpi_alltoallv_init__ PMPI_ALLTOALLV_INIT);
-openmpi_names!(pmpi_alltoallv_init_: pmpi_alltoallv_init_f08_ pmpix_alltoallv_init_ pmpix_alltoallv_init pmpix_alltoallv_init__ PMPIX_ALLTOALLV_INIT pmpix_alltoallv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_alltoallv_init_: pmpi_alltoallv_init_f08_ pmpix_alltoallv_init_ pmpix_alltoallv_init pmpix_alltoallv_init__ PMPIX_ALLTOALLV_INIT pmpix_alltoallv_init_f08_);
 
 #[cold]
 unsafe fn alltoallv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1446,14 +1446,14 @@ unsafe extern "C" fn mpi_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_alltoallv_init_f08ts: mpi_alltoallv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallv_init_f08ts: mpi_alltoallv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_alltoallv_init_f08ts: pmpi_alltoallv_init_f08ts_ pmpir_alltoallv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallv_init_f08ts: pmpi_alltoallv_init_f08ts_ pmpir_alltoallv_init_f08ts_);
 
 #[cold]
 unsafe fn alltoallv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1492,14 +1492,14 @@ unsafe extern "C" fn mpi_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcoun
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_alltoallv_init_c_f08ts: mpi_alltoallv_init_c_f08ts_ mpi_alltoallv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallv_init_c_f08ts: mpi_alltoallv_init_c_f08ts_ mpi_alltoallv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallv_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_alltoallv_init_c_f08ts: pmpi_alltoallv_init_c_f08ts_ pmpi_alltoallv_init_f08ts_large_ pmpir_alltoallv_init_c_f08ts_ pmpir_alltoallv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallv_init_c_f08ts: pmpi_alltoallv_init_c_f08ts_ pmpi_alltoallv_init_f08ts_large_ pmpir_alltoallv_init_c_f08ts_ pmpir_alltoallv_init_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1518,7 +1518,7 @@ unsafe extern "C" fn mpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { alltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(mpi_alltoallw_: mpi_alltoallw mpi_alltoallw__ MPI_ALLTOALLW);
-openmpi_names!(mpi_alltoallw_: mpi_alltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_alltoallw_: mpi_alltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1526,7 +1526,7 @@ unsafe extern "C" fn pmpi_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { alltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(pmpi_alltoallw_: pmpi_alltoallw pmpi_alltoallw__ PMPI_ALLTOALLW);
-openmpi_names!(pmpi_alltoallw_: pmpi_alltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_alltoallw_: pmpi_alltoallw_f08_);
 
 #[cold]
 unsafe fn alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1562,14 +1562,14 @@ unsafe extern "C" fn mpi_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mu
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(mpi_alltoallw_f08ts: mpi_alltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallw_f08ts: mpi_alltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(pmpi_alltoallw_f08ts: pmpi_alltoallw_f08ts_ pmpir_alltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallw_f08ts: pmpi_alltoallw_f08ts_ pmpir_alltoallw_f08ts_);
 
 #[cold]
 unsafe fn alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1605,14 +1605,14 @@ unsafe extern "C" fn mpi_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(mpi_alltoallw_c_f08ts: mpi_alltoallw_c_f08ts_ mpi_alltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallw_c_f08ts: mpi_alltoallw_c_f08ts_ mpi_alltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(pmpi_alltoallw_c_f08ts: pmpi_alltoallw_c_f08ts_ pmpi_alltoallw_f08ts_large_ pmpir_alltoallw_c_f08ts_ pmpir_alltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallw_c_f08ts: pmpi_alltoallw_c_f08ts_ pmpi_alltoallw_f08ts_large_ pmpir_alltoallw_c_f08ts_ pmpir_alltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn alltoallw_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1635,7 +1635,7 @@ unsafe extern "C" fn mpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut 
     unsafe { alltoallw_init::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(mpi_alltoallw_init_: mpi_alltoallw_init mpi_alltoallw_init__ MPI_ALLTOALLW_INIT);
-openmpi_names!(mpi_alltoallw_init_: mpi_alltoallw_init_f08_ mpix_alltoallw_init_ mpix_alltoallw_init mpix_alltoallw_init__ MPIX_ALLTOALLW_INIT mpix_alltoallw_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_alltoallw_init_: mpi_alltoallw_init_f08_ mpix_alltoallw_init_ mpix_alltoallw_init mpix_alltoallw_init__ MPIX_ALLTOALLW_INIT mpix_alltoallw_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1643,7 +1643,7 @@ unsafe extern "C" fn pmpi_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut
     unsafe { alltoallw_init::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(pmpi_alltoallw_init_: pmpi_alltoallw_init pmpi_alltoallw_init__ PMPI_ALLTOALLW_INIT);
-openmpi_names!(pmpi_alltoallw_init_: pmpi_alltoallw_init_f08_ pmpix_alltoallw_init_ pmpix_alltoallw_init pmpix_alltoallw_init__ PMPIX_ALLTOALLW_INIT pmpix_alltoallw_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_alltoallw_init_: pmpi_alltoallw_init_f08_ pmpix_alltoallw_init_ pmpix_alltoallw_init pmpix_alltoallw_init__ PMPIX_ALLTOALLW_INIT pmpix_alltoallw_init_f08_);
 
 #[cold]
 unsafe fn alltoallw_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1686,14 +1686,14 @@ unsafe extern "C" fn mpi_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(mpi_alltoallw_init_f08ts: mpi_alltoallw_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallw_init_f08ts: mpi_alltoallw_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_alltoallw_init_f08ts: pmpi_alltoallw_init_f08ts_ pmpir_alltoallw_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallw_init_f08ts: pmpi_alltoallw_init_f08ts_ pmpir_alltoallw_init_f08ts_);
 
 #[cold]
 unsafe fn alltoallw_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1736,14 +1736,14 @@ unsafe extern "C" fn mpi_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcoun
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(mpi_alltoallw_init_c_f08ts: mpi_alltoallw_init_c_f08ts_ mpi_alltoallw_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_alltoallw_init_c_f08ts: mpi_alltoallw_init_c_f08ts_ mpi_alltoallw_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { alltoallw_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_alltoallw_init_c_f08ts: pmpi_alltoallw_init_c_f08ts_ pmpi_alltoallw_init_f08ts_large_ pmpir_alltoallw_init_c_f08ts_ pmpir_alltoallw_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_alltoallw_init_c_f08ts: pmpi_alltoallw_init_c_f08ts_ pmpi_alltoallw_init_f08ts_large_ pmpir_alltoallw_init_c_f08ts_ pmpir_alltoallw_init_f08ts_large_);
 
 #[inline]
 unsafe fn attr_delete<const P: bool>(comm: *mut c_int, keyval: *mut c_int, ierror: *mut c_int) {

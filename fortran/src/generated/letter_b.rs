@@ -25,7 +25,7 @@ unsafe extern "C" fn pmpi_barrier_(comm: *mut c_int, ierror: *mut c_int) {
     unsafe { barrier::<true>(comm, ierror) }
 }
 names!(pmpi_barrier_: pmpi_barrier pmpi_barrier__ PMPI_BARRIER pmpi_barrier_f08_ pmpi_barrier_f08 pmpi_barrier_f08__ PMPI_BARRIER_F08);
-mpich_names!(pmpi_barrier_: pmpir_barrier_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_barrier_: pmpir_barrier_f08_);
 
 #[inline]
 unsafe fn barrier_init<const P: bool>(comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -46,7 +46,7 @@ unsafe extern "C" fn mpi_barrier_init_(comm: *mut c_int, info: *mut c_int, reque
     unsafe { barrier_init::<false>(comm, info, request, ierror) }
 }
 names!(mpi_barrier_init_: mpi_barrier_init mpi_barrier_init__ MPI_BARRIER_INIT mpi_barrier_init_f08_ mpi_barrier_init_f08 mpi_barrier_init_f08__ MPI_BARRIER_INIT_F08);
-openmpi_names!(mpi_barrier_init_: mpix_barrier_init_ mpix_barrier_init mpix_barrier_init__ MPIX_BARRIER_INIT mpix_barrier_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_barrier_init_: mpix_barrier_init_ mpix_barrier_init mpix_barrier_init__ MPIX_BARRIER_INIT mpix_barrier_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_barrier_init_(comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -54,8 +54,8 @@ unsafe extern "C" fn pmpi_barrier_init_(comm: *mut c_int, info: *mut c_int, requ
     unsafe { barrier_init::<true>(comm, info, request, ierror) }
 }
 names!(pmpi_barrier_init_: pmpi_barrier_init pmpi_barrier_init__ PMPI_BARRIER_INIT pmpi_barrier_init_f08_ pmpi_barrier_init_f08 pmpi_barrier_init_f08__ PMPI_BARRIER_INIT_F08);
-openmpi_names!(pmpi_barrier_init_: pmpix_barrier_init_ pmpix_barrier_init pmpix_barrier_init__ PMPIX_BARRIER_INIT pmpix_barrier_init_f08_);
-mpich_names!(pmpi_barrier_init_: pmpir_barrier_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_barrier_init_: pmpix_barrier_init_ pmpix_barrier_init pmpix_barrier_init__ PMPIX_BARRIER_INIT pmpix_barrier_init_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_barrier_init_: pmpir_barrier_init_f08_);
 
 #[inline]
 unsafe fn bcast<const P: bool>(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -72,7 +72,7 @@ unsafe extern "C" fn mpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatype
     unsafe { bcast::<false>(buffer, count, datatype, root, comm, ierror) }
 }
 names!(mpi_bcast_: mpi_bcast mpi_bcast__ MPI_BCAST);
-openmpi_names!(mpi_bcast_: mpi_bcast_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_bcast_: mpi_bcast_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -80,7 +80,7 @@ unsafe extern "C" fn pmpi_bcast_(buffer: *mut c_void, count: *mut c_int, datatyp
     unsafe { bcast::<true>(buffer, count, datatype, root, comm, ierror) }
 }
 names!(pmpi_bcast_: pmpi_bcast pmpi_bcast__ PMPI_BCAST);
-openmpi_names!(pmpi_bcast_: pmpi_bcast_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_bcast_: pmpi_bcast_f08_);
 
 #[cold]
 unsafe fn bcast_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -110,14 +110,14 @@ unsafe extern "C" fn mpi_bcast_f08ts(buffer: *const Passed, count: *mut c_int, d
     // SAFETY: the caller's arguments.
     unsafe { bcast_f08::<false>(described!(buffer), count, datatype, root, comm, ierror) }
 }
-mpich_names!(mpi_bcast_f08ts: mpi_bcast_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_bcast_f08ts: mpi_bcast_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bcast_f08::<true>(described!(buffer), count, datatype, root, comm, ierror) }
 }
-mpich_names!(pmpi_bcast_f08ts: pmpi_bcast_f08ts_ pmpir_bcast_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_bcast_f08ts: pmpi_bcast_f08ts_ pmpir_bcast_f08ts_);
 
 #[cold]
 unsafe fn bcast_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -147,14 +147,14 @@ unsafe extern "C" fn mpi_bcast_c_f08ts(buffer: *const Passed, count: *mut i64, d
     // SAFETY: the caller's arguments.
     unsafe { bcast_c::<false>(described!(buffer), count, datatype, root, comm, ierror) }
 }
-mpich_names!(mpi_bcast_c_f08ts: mpi_bcast_c_f08ts_ mpi_bcast_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_bcast_c_f08ts: mpi_bcast_c_f08ts_ mpi_bcast_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bcast_c::<true>(described!(buffer), count, datatype, root, comm, ierror) }
 }
-mpich_names!(pmpi_bcast_c_f08ts: pmpi_bcast_c_f08ts_ pmpi_bcast_f08ts_large_ pmpir_bcast_c_f08ts_ pmpir_bcast_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_bcast_c_f08ts: pmpi_bcast_c_f08ts_ pmpi_bcast_f08ts_large_ pmpir_bcast_c_f08ts_ pmpir_bcast_f08ts_large_);
 
 #[inline]
 unsafe fn bcast_init<const P: bool>(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -175,7 +175,7 @@ unsafe extern "C" fn mpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, dat
     unsafe { bcast_init::<false>(buffer, count, datatype, root, comm, info, request, ierror) }
 }
 names!(mpi_bcast_init_: mpi_bcast_init mpi_bcast_init__ MPI_BCAST_INIT);
-openmpi_names!(mpi_bcast_init_: mpi_bcast_init_f08_ mpix_bcast_init_ mpix_bcast_init mpix_bcast_init__ MPIX_BCAST_INIT mpix_bcast_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_bcast_init_: mpi_bcast_init_f08_ mpix_bcast_init_ mpix_bcast_init mpix_bcast_init__ MPIX_BCAST_INIT mpix_bcast_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -183,7 +183,7 @@ unsafe extern "C" fn pmpi_bcast_init_(buffer: *mut c_void, count: *mut c_int, da
     unsafe { bcast_init::<true>(buffer, count, datatype, root, comm, info, request, ierror) }
 }
 names!(pmpi_bcast_init_: pmpi_bcast_init pmpi_bcast_init__ PMPI_BCAST_INIT);
-openmpi_names!(pmpi_bcast_init_: pmpi_bcast_init_f08_ pmpix_bcast_init_ pmpix_bcast_init pmpix_bcast_init__ PMPIX_BCAST_INIT pmpix_bcast_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_bcast_init_: pmpi_bcast_init_f08_ pmpix_bcast_init_ pmpix_bcast_init pmpix_bcast_init__ PMPIX_BCAST_INIT pmpix_bcast_init_f08_);
 
 #[cold]
 unsafe fn bcast_init_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -221,14 +221,14 @@ unsafe extern "C" fn mpi_bcast_init_f08ts(buffer: *const Passed, count: *mut c_i
     // SAFETY: the caller's arguments.
     unsafe { bcast_init_f08::<false>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_bcast_init_f08ts: mpi_bcast_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_bcast_init_f08ts: mpi_bcast_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_init_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bcast_init_f08::<true>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_bcast_init_f08ts: pmpi_bcast_init_f08ts_ pmpir_bcast_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_bcast_init_f08ts: pmpi_bcast_init_f08ts_ pmpir_bcast_init_f08ts_);
 
 #[cold]
 unsafe fn bcast_init_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -266,14 +266,14 @@ unsafe extern "C" fn mpi_bcast_init_c_f08ts(buffer: *const Passed, count: *mut i
     // SAFETY: the caller's arguments.
     unsafe { bcast_init_c::<false>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_bcast_init_c_f08ts: mpi_bcast_init_c_f08ts_ mpi_bcast_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_bcast_init_c_f08ts: mpi_bcast_init_c_f08ts_ mpi_bcast_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bcast_init_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bcast_init_c::<true>(described!(buffer), count, datatype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_bcast_init_c_f08ts: pmpi_bcast_init_c_f08ts_ pmpi_bcast_init_f08ts_large_ pmpir_bcast_init_c_f08ts_ pmpir_bcast_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_bcast_init_c_f08ts: pmpi_bcast_init_c_f08ts_ pmpi_bcast_init_f08ts_large_ pmpir_bcast_init_c_f08ts_ pmpir_bcast_init_f08ts_large_);
 
 #[inline]
 unsafe fn bsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -290,7 +290,7 @@ unsafe extern "C" fn mpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { bsend::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_bsend_: mpi_bsend mpi_bsend__ MPI_BSEND);
-openmpi_names!(mpi_bsend_: mpi_bsend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_bsend_: mpi_bsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -298,7 +298,7 @@ unsafe extern "C" fn pmpi_bsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { bsend::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_bsend_: pmpi_bsend pmpi_bsend__ PMPI_BSEND);
-openmpi_names!(pmpi_bsend_: pmpi_bsend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_bsend_: pmpi_bsend_f08_);
 
 #[cold]
 unsafe fn bsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -328,14 +328,14 @@ unsafe extern "C" fn mpi_bsend_f08ts(buf: *const Passed, count: *mut c_int, data
     // SAFETY: the caller's arguments.
     unsafe { bsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_bsend_f08ts: mpi_bsend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_bsend_f08ts: mpi_bsend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_bsend_f08ts: pmpi_bsend_f08ts_ pmpir_bsend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_bsend_f08ts: pmpi_bsend_f08ts_ pmpir_bsend_f08ts_);
 
 #[cold]
 unsafe fn bsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -365,14 +365,14 @@ unsafe extern "C" fn mpi_bsend_c_f08ts(buf: *const Passed, count: *mut i64, data
     // SAFETY: the caller's arguments.
     unsafe { bsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_bsend_c_f08ts: mpi_bsend_c_f08ts_ mpi_bsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_bsend_c_f08ts: mpi_bsend_c_f08ts_ mpi_bsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_bsend_c_f08ts: pmpi_bsend_c_f08ts_ pmpi_bsend_f08ts_large_ pmpir_bsend_c_f08ts_ pmpir_bsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_bsend_c_f08ts: pmpi_bsend_c_f08ts_ pmpi_bsend_f08ts_large_ pmpir_bsend_c_f08ts_ pmpir_bsend_f08ts_large_);
 
 #[inline]
 unsafe fn bsend_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -393,7 +393,7 @@ unsafe extern "C" fn mpi_bsend_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { bsend_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_bsend_init_: mpi_bsend_init mpi_bsend_init__ MPI_BSEND_INIT);
-openmpi_names!(mpi_bsend_init_: mpi_bsend_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_bsend_init_: mpi_bsend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -401,7 +401,7 @@ unsafe extern "C" fn pmpi_bsend_init_(buf: *mut c_void, count: *mut c_int, datat
     unsafe { bsend_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_bsend_init_: pmpi_bsend_init pmpi_bsend_init__ PMPI_BSEND_INIT);
-openmpi_names!(pmpi_bsend_init_: pmpi_bsend_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_bsend_init_: pmpi_bsend_init_f08_);
 
 #[cold]
 unsafe fn bsend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -439,14 +439,14 @@ unsafe extern "C" fn mpi_bsend_init_f08ts(buf: *const Passed, count: *mut c_int,
     // SAFETY: the caller's arguments.
     unsafe { bsend_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_bsend_init_f08ts: mpi_bsend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_bsend_init_f08ts: mpi_bsend_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bsend_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_bsend_init_f08ts: pmpi_bsend_init_f08ts_ pmpir_bsend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_bsend_init_f08ts: pmpi_bsend_init_f08ts_ pmpir_bsend_init_f08ts_);
 
 #[cold]
 unsafe fn bsend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -484,14 +484,14 @@ unsafe extern "C" fn mpi_bsend_init_c_f08ts(buf: *const Passed, count: *mut i64,
     // SAFETY: the caller's arguments.
     unsafe { bsend_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_bsend_init_c_f08ts: mpi_bsend_init_c_f08ts_ mpi_bsend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_bsend_init_c_f08ts: mpi_bsend_init_c_f08ts_ mpi_bsend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_bsend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { bsend_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_bsend_init_c_f08ts: pmpi_bsend_init_c_f08ts_ pmpi_bsend_init_f08ts_large_ pmpir_bsend_init_c_f08ts_ pmpir_bsend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_bsend_init_c_f08ts: pmpi_bsend_init_c_f08ts_ pmpi_bsend_init_f08ts_large_ pmpir_bsend_init_c_f08ts_ pmpir_bsend_init_f08ts_large_);
 
 #[inline]
 unsafe fn buffer_attach<const P: bool>(buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -508,7 +508,7 @@ unsafe extern "C" fn mpi_buffer_attach_(buffer: *mut c_void, size: *mut c_int, i
     unsafe { buffer_attach::<false>(buffer, size, ierror) }
 }
 names!(mpi_buffer_attach_: mpi_buffer_attach mpi_buffer_attach__ MPI_BUFFER_ATTACH);
-openmpi_names!(mpi_buffer_attach_: mpi_buffer_attach_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_buffer_attach_: mpi_buffer_attach_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_buffer_attach_(buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -516,7 +516,7 @@ unsafe extern "C" fn pmpi_buffer_attach_(buffer: *mut c_void, size: *mut c_int, 
     unsafe { buffer_attach::<true>(buffer, size, ierror) }
 }
 names!(pmpi_buffer_attach_: pmpi_buffer_attach pmpi_buffer_attach__ PMPI_BUFFER_ATTACH);
-openmpi_names!(pmpi_buffer_attach_: pmpi_buffer_attach_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_buffer_attach_: pmpi_buffer_attach_f08_);
 
 #[inline]
 unsafe fn buffer_attach_f08<const P: bool>(buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
@@ -532,14 +532,14 @@ unsafe extern "C" fn mpi_buffer_attach_f08ts(buffer: *const Passed, size: *mut c
     // SAFETY: the caller's arguments.
     unsafe { buffer_attach_f08::<false>(described!(buffer), size, ierror) }
 }
-mpich_names!(mpi_buffer_attach_f08ts: mpi_buffer_attach_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_buffer_attach_f08ts: mpi_buffer_attach_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_buffer_attach_f08ts(buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { buffer_attach_f08::<true>(described!(buffer), size, ierror) }
 }
-mpich_names!(pmpi_buffer_attach_f08ts: pmpi_buffer_attach_f08ts_ pmpir_buffer_attach_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_buffer_attach_f08ts: pmpi_buffer_attach_f08ts_ pmpir_buffer_attach_f08ts_);
 
 #[inline]
 unsafe fn buffer_attach_c<const P: bool>(buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -555,14 +555,14 @@ unsafe extern "C" fn mpi_buffer_attach_c_f08ts(buffer: *const Passed, size: *mut
     // SAFETY: the caller's arguments.
     unsafe { buffer_attach_c::<false>(described!(buffer), size, ierror) }
 }
-mpich_names!(mpi_buffer_attach_c_f08ts: mpi_buffer_attach_c_f08ts_ mpi_buffer_attach_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_buffer_attach_c_f08ts: mpi_buffer_attach_c_f08ts_ mpi_buffer_attach_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_buffer_attach_c_f08ts(buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { buffer_attach_c::<true>(described!(buffer), size, ierror) }
 }
-mpich_names!(pmpi_buffer_attach_c_f08ts: pmpi_buffer_attach_c_f08ts_ pmpi_buffer_attach_f08ts_large_ pmpir_buffer_attach_c_f08ts_ pmpir_buffer_attach_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_buffer_attach_c_f08ts: pmpi_buffer_attach_c_f08ts_ pmpi_buffer_attach_f08ts_large_ pmpir_buffer_attach_c_f08ts_ pmpir_buffer_attach_f08ts_large_);
 
 #[inline]
 unsafe fn buffer_detach<const P: bool>(buffer_addr: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -609,7 +609,7 @@ unsafe extern "C" fn pmpi_buffer_detach_f08_(buffer_addr: *mut *mut c_void, size
     unsafe { buffer_detach_f08::<true>(buffer_addr, size, ierror) }
 }
 names!(pmpi_buffer_detach_f08_: pmpi_buffer_detach_f08 pmpi_buffer_detach_f08__ PMPI_BUFFER_DETACH_F08);
-mpich_names!(pmpi_buffer_detach_f08_: pmpir_buffer_detach_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_buffer_detach_f08_: pmpir_buffer_detach_f08_);
 
 #[inline]
 unsafe fn buffer_detach_c<const P: bool>(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -626,7 +626,7 @@ unsafe extern "C" fn mpi_buffer_detach_c_f08_(buffer_addr: *mut *mut c_void, siz
     unsafe { buffer_detach_c::<false>(buffer_addr, size, ierror) }
 }
 names!(mpi_buffer_detach_c_f08_: mpi_buffer_detach_c_f08 mpi_buffer_detach_c_f08__ MPI_BUFFER_DETACH_C_F08);
-mpich_names!(mpi_buffer_detach_c_f08_: mpi_buffer_detach_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_buffer_detach_c_f08_: mpi_buffer_detach_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_buffer_detach_c_f08_(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -634,7 +634,7 @@ unsafe extern "C" fn pmpi_buffer_detach_c_f08_(buffer_addr: *mut *mut c_void, si
     unsafe { buffer_detach_c::<true>(buffer_addr, size, ierror) }
 }
 names!(pmpi_buffer_detach_c_f08_: pmpi_buffer_detach_c_f08 pmpi_buffer_detach_c_f08__ PMPI_BUFFER_DETACH_C_F08);
-mpich_names!(pmpi_buffer_detach_c_f08_: pmpi_buffer_detach_f08_large_ pmpir_buffer_detach_c_f08_ pmpir_buffer_detach_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_buffer_detach_c_f08_: pmpi_buffer_detach_f08_large_ pmpir_buffer_detach_c_f08_ pmpir_buffer_detach_f08_large_);
 
 #[inline]
 unsafe fn buffer_flush<const P: bool>(ierror: *mut c_int) {
@@ -658,7 +658,7 @@ unsafe extern "C" fn pmpi_buffer_flush_(ierror: *mut c_int) {
     unsafe { buffer_flush::<true>(ierror) }
 }
 names!(pmpi_buffer_flush_: pmpi_buffer_flush pmpi_buffer_flush__ PMPI_BUFFER_FLUSH pmpi_buffer_flush_f08_ pmpi_buffer_flush_f08 pmpi_buffer_flush_f08__ PMPI_BUFFER_FLUSH_F08);
-mpich_names!(pmpi_buffer_flush_: pmpir_buffer_flush_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_buffer_flush_: pmpir_buffer_flush_f08_);
 
 #[inline]
 unsafe fn buffer_iflush<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -686,4 +686,4 @@ unsafe extern "C" fn pmpi_buffer_iflush_(request: *mut c_int, ierror: *mut c_int
     unsafe { buffer_iflush::<true>(request, ierror) }
 }
 names!(pmpi_buffer_iflush_: pmpi_buffer_iflush pmpi_buffer_iflush__ PMPI_BUFFER_IFLUSH pmpi_buffer_iflush_f08_ pmpi_buffer_iflush_f08 pmpi_buffer_iflush_f08__ PMPI_BUFFER_IFLUSH_F08);
-mpich_names!(pmpi_buffer_iflush_: pmpir_buffer_iflush_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_buffer_iflush_: pmpir_buffer_iflush_f08_);

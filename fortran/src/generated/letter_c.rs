@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_cancel_(request: *mut c_int, ierror: *mut c_int) {
     unsafe { cancel::<true>(request, ierror) }
 }
 names!(pmpi_cancel_: pmpi_cancel pmpi_cancel__ PMPI_CANCEL pmpi_cancel_f08_ pmpi_cancel_f08 pmpi_cancel_f08__ PMPI_CANCEL_F08);
-mpich_names!(pmpi_cancel_: pmpir_cancel_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cancel_: pmpir_cancel_f08_);
 
 #[inline]
 unsafe fn cart_coords<const P: bool>(comm: *mut c_int, rank: *mut c_int, maxdims: *mut c_int, coords: *mut c_int, ierror: *mut c_int) {
@@ -50,7 +50,7 @@ unsafe extern "C" fn pmpi_cart_coords_(comm: *mut c_int, rank: *mut c_int, maxdi
     unsafe { cart_coords::<true>(comm, rank, maxdims, coords, ierror) }
 }
 names!(pmpi_cart_coords_: pmpi_cart_coords pmpi_cart_coords__ PMPI_CART_COORDS pmpi_cart_coords_f08_ pmpi_cart_coords_f08 pmpi_cart_coords_f08__ PMPI_CART_COORDS_F08);
-mpich_names!(pmpi_cart_coords_: pmpir_cart_coords_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_coords_: pmpir_cart_coords_f08_);
 
 #[inline]
 unsafe fn cart_create<const P: bool>(comm_old: *mut c_int, ndims: *mut c_int, dims: *mut c_int, periods: *mut c_int, reorder: *mut c_int, comm_cart: *mut c_int, ierror: *mut c_int) {
@@ -79,7 +79,7 @@ unsafe extern "C" fn pmpi_cart_create_(comm_old: *mut c_int, ndims: *mut c_int, 
     unsafe { cart_create::<true>(comm_old, ndims, dims, periods, reorder, comm_cart, ierror) }
 }
 names!(pmpi_cart_create_: pmpi_cart_create pmpi_cart_create__ PMPI_CART_CREATE pmpi_cart_create_f08_ pmpi_cart_create_f08 pmpi_cart_create_f08__ PMPI_CART_CREATE_F08);
-mpich_names!(pmpi_cart_create_: pmpir_cart_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_create_: pmpir_cart_create_f08_);
 
 #[inline]
 unsafe fn cart_get<const P: bool>(comm: *mut c_int, maxdims: *mut c_int, dims: *mut c_int, periods: *mut c_int, coords: *mut c_int, ierror: *mut c_int) {
@@ -107,7 +107,7 @@ unsafe extern "C" fn pmpi_cart_get_(comm: *mut c_int, maxdims: *mut c_int, dims:
     unsafe { cart_get::<true>(comm, maxdims, dims, periods, coords, ierror) }
 }
 names!(pmpi_cart_get_: pmpi_cart_get pmpi_cart_get__ PMPI_CART_GET pmpi_cart_get_f08_ pmpi_cart_get_f08 pmpi_cart_get_f08__ PMPI_CART_GET_F08);
-mpich_names!(pmpi_cart_get_: pmpir_cart_get_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_get_: pmpir_cart_get_f08_);
 
 #[inline]
 unsafe fn cart_map<const P: bool>(comm: *mut c_int, ndims: *mut c_int, dims: *mut c_int, periods: *mut c_int, newrank: *mut c_int, ierror: *mut c_int) {
@@ -132,7 +132,7 @@ unsafe extern "C" fn pmpi_cart_map_(comm: *mut c_int, ndims: *mut c_int, dims: *
     unsafe { cart_map::<true>(comm, ndims, dims, periods, newrank, ierror) }
 }
 names!(pmpi_cart_map_: pmpi_cart_map pmpi_cart_map__ PMPI_CART_MAP pmpi_cart_map_f08_ pmpi_cart_map_f08 pmpi_cart_map_f08__ PMPI_CART_MAP_F08);
-mpich_names!(pmpi_cart_map_: pmpir_cart_map_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_map_: pmpir_cart_map_f08_);
 
 #[inline]
 unsafe fn cart_rank<const P: bool>(comm: *mut c_int, coords: *mut c_int, rank: *mut c_int, ierror: *mut c_int) {
@@ -156,7 +156,7 @@ unsafe extern "C" fn pmpi_cart_rank_(comm: *mut c_int, coords: *mut c_int, rank:
     unsafe { cart_rank::<true>(comm, coords, rank, ierror) }
 }
 names!(pmpi_cart_rank_: pmpi_cart_rank pmpi_cart_rank__ PMPI_CART_RANK pmpi_cart_rank_f08_ pmpi_cart_rank_f08 pmpi_cart_rank_f08__ PMPI_CART_RANK_F08);
-mpich_names!(pmpi_cart_rank_: pmpir_cart_rank_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_rank_: pmpir_cart_rank_f08_);
 
 #[inline]
 unsafe fn cart_shift<const P: bool>(comm: *mut c_int, direction: *mut c_int, disp: *mut c_int, rank_source: *mut c_int, rank_dest: *mut c_int, ierror: *mut c_int) {
@@ -180,7 +180,7 @@ unsafe extern "C" fn pmpi_cart_shift_(comm: *mut c_int, direction: *mut c_int, d
     unsafe { cart_shift::<true>(comm, direction, disp, rank_source, rank_dest, ierror) }
 }
 names!(pmpi_cart_shift_: pmpi_cart_shift pmpi_cart_shift__ PMPI_CART_SHIFT pmpi_cart_shift_f08_ pmpi_cart_shift_f08 pmpi_cart_shift_f08__ PMPI_CART_SHIFT_F08);
-mpich_names!(pmpi_cart_shift_: pmpir_cart_shift_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_shift_: pmpir_cart_shift_f08_);
 
 #[inline]
 unsafe fn cart_sub<const P: bool>(comm: *mut c_int, remain_dims: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -209,7 +209,7 @@ unsafe extern "C" fn pmpi_cart_sub_(comm: *mut c_int, remain_dims: *mut c_int, n
     unsafe { cart_sub::<true>(comm, remain_dims, newcomm, ierror) }
 }
 names!(pmpi_cart_sub_: pmpi_cart_sub pmpi_cart_sub__ PMPI_CART_SUB pmpi_cart_sub_f08_ pmpi_cart_sub_f08 pmpi_cart_sub_f08__ PMPI_CART_SUB_F08);
-mpich_names!(pmpi_cart_sub_: pmpir_cart_sub_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cart_sub_: pmpir_cart_sub_f08_);
 
 #[inline]
 unsafe fn cartdim_get<const P: bool>(comm: *mut c_int, ndims: *mut c_int, ierror: *mut c_int) {
@@ -233,7 +233,7 @@ unsafe extern "C" fn pmpi_cartdim_get_(comm: *mut c_int, ndims: *mut c_int, ierr
     unsafe { cartdim_get::<true>(comm, ndims, ierror) }
 }
 names!(pmpi_cartdim_get_: pmpi_cartdim_get pmpi_cartdim_get__ PMPI_CARTDIM_GET pmpi_cartdim_get_f08_ pmpi_cartdim_get_f08 pmpi_cartdim_get_f08__ PMPI_CARTDIM_GET_F08);
-mpich_names!(pmpi_cartdim_get_: pmpir_cartdim_get_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_cartdim_get_: pmpir_cartdim_get_f08_);
 
 #[inline]
 unsafe fn close_port<const P: bool>(port_name: *mut c_char, ierror: *mut c_int, port_name_len: usize) {
@@ -258,7 +258,7 @@ unsafe extern "C" fn pmpi_close_port_(port_name: *mut c_char, ierror: *mut c_int
     unsafe { close_port::<true>(port_name, ierror, port_name_len) }
 }
 names!(pmpi_close_port_: pmpi_close_port pmpi_close_port__ PMPI_CLOSE_PORT pmpi_close_port_f08_ pmpi_close_port_f08 pmpi_close_port_f08__ PMPI_CLOSE_PORT_F08);
-mpich_names!(pmpi_close_port_: pmpir_close_port_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_close_port_: pmpir_close_port_f08_);
 
 #[inline]
 unsafe fn comm_accept<const P: bool>(port_name: *mut c_char, info: *mut c_int, root: *mut c_int, comm: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int, port_name_len: usize) {
@@ -287,7 +287,7 @@ unsafe extern "C" fn pmpi_comm_accept_(port_name: *mut c_char, info: *mut c_int,
     unsafe { comm_accept::<true>(port_name, info, root, comm, newcomm, ierror, port_name_len) }
 }
 names!(pmpi_comm_accept_: pmpi_comm_accept pmpi_comm_accept__ PMPI_COMM_ACCEPT pmpi_comm_accept_f08_ pmpi_comm_accept_f08 pmpi_comm_accept_f08__ PMPI_COMM_ACCEPT_F08);
-mpich_names!(pmpi_comm_accept_: pmpir_comm_accept_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_accept_: pmpir_comm_accept_f08_);
 
 #[inline]
 unsafe fn comm_attach_buffer<const P: bool>(comm: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -304,7 +304,7 @@ unsafe extern "C" fn mpi_comm_attach_buffer_(comm: *mut c_int, buffer: *mut c_vo
     unsafe { comm_attach_buffer::<false>(comm, buffer, size, ierror) }
 }
 names!(mpi_comm_attach_buffer_: mpi_comm_attach_buffer mpi_comm_attach_buffer__ MPI_COMM_ATTACH_BUFFER);
-openmpi_names!(mpi_comm_attach_buffer_: mpi_comm_attach_buffer_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_comm_attach_buffer_: mpi_comm_attach_buffer_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_comm_attach_buffer_(comm: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -312,7 +312,7 @@ unsafe extern "C" fn pmpi_comm_attach_buffer_(comm: *mut c_int, buffer: *mut c_v
     unsafe { comm_attach_buffer::<true>(comm, buffer, size, ierror) }
 }
 names!(pmpi_comm_attach_buffer_: pmpi_comm_attach_buffer pmpi_comm_attach_buffer__ PMPI_COMM_ATTACH_BUFFER);
-openmpi_names!(pmpi_comm_attach_buffer_: pmpi_comm_attach_buffer_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_comm_attach_buffer_: pmpi_comm_attach_buffer_f08_);
 
 #[inline]
 unsafe fn comm_attach_buffer_f08<const P: bool>(comm: *mut c_int, buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
@@ -328,14 +328,14 @@ unsafe extern "C" fn mpi_comm_attach_buffer_f08ts(comm: *mut c_int, buffer: *con
     // SAFETY: the caller's arguments.
     unsafe { comm_attach_buffer_f08::<false>(comm, described!(buffer), size, ierror) }
 }
-mpich_names!(mpi_comm_attach_buffer_f08ts: mpi_comm_attach_buffer_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_comm_attach_buffer_f08ts: mpi_comm_attach_buffer_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_comm_attach_buffer_f08ts(comm: *mut c_int, buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { comm_attach_buffer_f08::<true>(comm, described!(buffer), size, ierror) }
 }
-mpich_names!(pmpi_comm_attach_buffer_f08ts: pmpi_comm_attach_buffer_f08ts_ pmpir_comm_attach_buffer_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_attach_buffer_f08ts: pmpi_comm_attach_buffer_f08ts_ pmpir_comm_attach_buffer_f08ts_);
 
 #[inline]
 unsafe fn comm_attach_buffer_c<const P: bool>(comm: *mut c_int, buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -351,14 +351,14 @@ unsafe extern "C" fn mpi_comm_attach_buffer_c_f08ts(comm: *mut c_int, buffer: *c
     // SAFETY: the caller's arguments.
     unsafe { comm_attach_buffer_c::<false>(comm, described!(buffer), size, ierror) }
 }
-mpich_names!(mpi_comm_attach_buffer_c_f08ts: mpi_comm_attach_buffer_c_f08ts_ mpi_comm_attach_buffer_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_comm_attach_buffer_c_f08ts: mpi_comm_attach_buffer_c_f08ts_ mpi_comm_attach_buffer_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_comm_attach_buffer_c_f08ts(comm: *mut c_int, buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { comm_attach_buffer_c::<true>(comm, described!(buffer), size, ierror) }
 }
-mpich_names!(pmpi_comm_attach_buffer_c_f08ts: pmpi_comm_attach_buffer_c_f08ts_ pmpi_comm_attach_buffer_f08ts_large_ pmpir_comm_attach_buffer_c_f08ts_ pmpir_comm_attach_buffer_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_attach_buffer_c_f08ts: pmpi_comm_attach_buffer_c_f08ts_ pmpi_comm_attach_buffer_f08ts_large_ pmpir_comm_attach_buffer_c_f08ts_ pmpir_comm_attach_buffer_f08ts_large_);
 
 #[inline]
 unsafe fn comm_call_errhandler<const P: bool>(comm: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -382,7 +382,7 @@ unsafe extern "C" fn pmpi_comm_call_errhandler_(comm: *mut c_int, errorcode: *mu
     unsafe { comm_call_errhandler::<true>(comm, errorcode, ierror) }
 }
 names!(pmpi_comm_call_errhandler_: pmpi_comm_call_errhandler pmpi_comm_call_errhandler__ PMPI_COMM_CALL_ERRHANDLER pmpi_comm_call_errhandler_f08_ pmpi_comm_call_errhandler_f08 pmpi_comm_call_errhandler_f08__ PMPI_COMM_CALL_ERRHANDLER_F08);
-mpich_names!(pmpi_comm_call_errhandler_: pmpir_comm_call_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_call_errhandler_: pmpir_comm_call_errhandler_f08_);
 
 #[inline]
 unsafe fn comm_compare<const P: bool>(comm1: *mut c_int, comm2: *mut c_int, result: *mut c_int, ierror: *mut c_int) {
@@ -406,7 +406,7 @@ unsafe extern "C" fn pmpi_comm_compare_(comm1: *mut c_int, comm2: *mut c_int, re
     unsafe { comm_compare::<true>(comm1, comm2, result, ierror) }
 }
 names!(pmpi_comm_compare_: pmpi_comm_compare pmpi_comm_compare__ PMPI_COMM_COMPARE pmpi_comm_compare_f08_ pmpi_comm_compare_f08 pmpi_comm_compare_f08__ PMPI_COMM_COMPARE_F08);
-mpich_names!(pmpi_comm_compare_: pmpir_comm_compare_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_compare_: pmpir_comm_compare_f08_);
 
 #[inline]
 unsafe fn comm_connect<const P: bool>(port_name: *mut c_char, info: *mut c_int, root: *mut c_int, comm: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int, port_name_len: usize) {
@@ -435,7 +435,7 @@ unsafe extern "C" fn pmpi_comm_connect_(port_name: *mut c_char, info: *mut c_int
     unsafe { comm_connect::<true>(port_name, info, root, comm, newcomm, ierror, port_name_len) }
 }
 names!(pmpi_comm_connect_: pmpi_comm_connect pmpi_comm_connect__ PMPI_COMM_CONNECT pmpi_comm_connect_f08_ pmpi_comm_connect_f08 pmpi_comm_connect_f08__ PMPI_COMM_CONNECT_F08);
-mpich_names!(pmpi_comm_connect_: pmpir_comm_connect_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_connect_: pmpir_comm_connect_f08_);
 
 #[inline]
 unsafe fn comm_create<const P: bool>(comm: *mut c_int, group: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -463,7 +463,7 @@ unsafe extern "C" fn pmpi_comm_create_(comm: *mut c_int, group: *mut c_int, newc
     unsafe { comm_create::<true>(comm, group, newcomm, ierror) }
 }
 names!(pmpi_comm_create_: pmpi_comm_create pmpi_comm_create__ PMPI_COMM_CREATE pmpi_comm_create_f08_ pmpi_comm_create_f08 pmpi_comm_create_f08__ PMPI_COMM_CREATE_F08);
-mpich_names!(pmpi_comm_create_: pmpir_comm_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_create_: pmpir_comm_create_f08_);
 
 #[inline]
 unsafe fn comm_create_errhandler<const P: bool>(comm_errhandler_fn: *const c_void, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -487,7 +487,7 @@ unsafe extern "C" fn pmpi_comm_create_errhandler_(comm_errhandler_fn: *const c_v
     unsafe { comm_create_errhandler::<true>(comm_errhandler_fn, errhandler, ierror) }
 }
 names!(pmpi_comm_create_errhandler_: pmpi_comm_create_errhandler pmpi_comm_create_errhandler__ PMPI_COMM_CREATE_ERRHANDLER pmpi_comm_create_errhandler_f08_ pmpi_comm_create_errhandler_f08 pmpi_comm_create_errhandler_f08__ PMPI_COMM_CREATE_ERRHANDLER_F08);
-mpich_names!(pmpi_comm_create_errhandler_: pmpir_comm_create_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_create_errhandler_: pmpir_comm_create_errhandler_f08_);
 
 #[inline]
 unsafe fn comm_create_from_group<const P: bool>(group: *mut c_int, stringtag: *mut c_char, info: *mut c_int, errhandler: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int, stringtag_len: usize) {
@@ -516,7 +516,7 @@ unsafe extern "C" fn pmpi_comm_create_from_group_(group: *mut c_int, stringtag: 
     unsafe { comm_create_from_group::<true>(group, stringtag, info, errhandler, newcomm, ierror, stringtag_len) }
 }
 names!(pmpi_comm_create_from_group_: pmpi_comm_create_from_group pmpi_comm_create_from_group__ PMPI_COMM_CREATE_FROM_GROUP pmpi_comm_create_from_group_f08_ pmpi_comm_create_from_group_f08 pmpi_comm_create_from_group_f08__ PMPI_COMM_CREATE_FROM_GROUP_F08);
-mpich_names!(pmpi_comm_create_from_group_: pmpir_comm_create_from_group_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_create_from_group_: pmpir_comm_create_from_group_f08_);
 
 #[inline]
 unsafe fn comm_create_group<const P: bool>(comm: *mut c_int, group: *mut c_int, tag: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -544,7 +544,7 @@ unsafe extern "C" fn pmpi_comm_create_group_(comm: *mut c_int, group: *mut c_int
     unsafe { comm_create_group::<true>(comm, group, tag, newcomm, ierror) }
 }
 names!(pmpi_comm_create_group_: pmpi_comm_create_group pmpi_comm_create_group__ PMPI_COMM_CREATE_GROUP pmpi_comm_create_group_f08_ pmpi_comm_create_group_f08 pmpi_comm_create_group_f08__ PMPI_COMM_CREATE_GROUP_F08);
-mpich_names!(pmpi_comm_create_group_: pmpir_comm_create_group_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_create_group_: pmpir_comm_create_group_f08_);
 
 #[inline]
 unsafe fn comm_create_keyval<const P: bool>(comm_copy_attr_fn: *const c_void, comm_delete_attr_fn: *const c_void, comm_keyval: *mut c_int, extra_state: *mut i64, ierror: *mut c_int) {
@@ -568,7 +568,7 @@ unsafe extern "C" fn pmpi_comm_create_keyval_(comm_copy_attr_fn: *const c_void, 
     unsafe { comm_create_keyval::<true>(comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state, ierror) }
 }
 names!(pmpi_comm_create_keyval_: pmpi_comm_create_keyval pmpi_comm_create_keyval__ PMPI_COMM_CREATE_KEYVAL pmpi_comm_create_keyval_f08_ pmpi_comm_create_keyval_f08 pmpi_comm_create_keyval_f08__ PMPI_COMM_CREATE_KEYVAL_F08);
-mpich_names!(pmpi_comm_create_keyval_: pmpir_comm_create_keyval_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_create_keyval_: pmpir_comm_create_keyval_f08_);
 
 #[inline]
 unsafe fn comm_delete_attr<const P: bool>(comm: *mut c_int, comm_keyval: *mut c_int, ierror: *mut c_int) {
@@ -592,7 +592,7 @@ unsafe extern "C" fn pmpi_comm_delete_attr_(comm: *mut c_int, comm_keyval: *mut 
     unsafe { comm_delete_attr::<true>(comm, comm_keyval, ierror) }
 }
 names!(pmpi_comm_delete_attr_: pmpi_comm_delete_attr pmpi_comm_delete_attr__ PMPI_COMM_DELETE_ATTR pmpi_comm_delete_attr_f08_ pmpi_comm_delete_attr_f08 pmpi_comm_delete_attr_f08__ PMPI_COMM_DELETE_ATTR_F08);
-mpich_names!(pmpi_comm_delete_attr_: pmpir_comm_delete_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_delete_attr_: pmpir_comm_delete_attr_f08_);
 
 #[inline]
 unsafe fn comm_detach_buffer<const P: bool>(comm: *mut c_int, buffer_addr: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -639,7 +639,7 @@ unsafe extern "C" fn pmpi_comm_detach_buffer_f08_(comm: *mut c_int, buffer_addr:
     unsafe { comm_detach_buffer_f08::<true>(comm, buffer_addr, size, ierror) }
 }
 names!(pmpi_comm_detach_buffer_f08_: pmpi_comm_detach_buffer_f08 pmpi_comm_detach_buffer_f08__ PMPI_COMM_DETACH_BUFFER_F08);
-mpich_names!(pmpi_comm_detach_buffer_f08_: pmpir_comm_detach_buffer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_detach_buffer_f08_: pmpir_comm_detach_buffer_f08_);
 
 #[inline]
 unsafe fn comm_detach_buffer_c<const P: bool>(comm: *mut c_int, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -656,7 +656,7 @@ unsafe extern "C" fn mpi_comm_detach_buffer_c_f08_(comm: *mut c_int, buffer_addr
     unsafe { comm_detach_buffer_c::<false>(comm, buffer_addr, size, ierror) }
 }
 names!(mpi_comm_detach_buffer_c_f08_: mpi_comm_detach_buffer_c_f08 mpi_comm_detach_buffer_c_f08__ MPI_COMM_DETACH_BUFFER_C_F08);
-mpich_names!(mpi_comm_detach_buffer_c_f08_: mpi_comm_detach_buffer_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_comm_detach_buffer_c_f08_: mpi_comm_detach_buffer_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_comm_detach_buffer_c_f08_(comm: *mut c_int, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -664,7 +664,7 @@ unsafe extern "C" fn pmpi_comm_detach_buffer_c_f08_(comm: *mut c_int, buffer_add
     unsafe { comm_detach_buffer_c::<true>(comm, buffer_addr, size, ierror) }
 }
 names!(pmpi_comm_detach_buffer_c_f08_: pmpi_comm_detach_buffer_c_f08 pmpi_comm_detach_buffer_c_f08__ PMPI_COMM_DETACH_BUFFER_C_F08);
-mpich_names!(pmpi_comm_detach_buffer_c_f08_: pmpi_comm_detach_buffer_f08_large_ pmpir_comm_detach_buffer_c_f08_ pmpir_comm_detach_buffer_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_detach_buffer_c_f08_: pmpi_comm_detach_buffer_f08_large_ pmpir_comm_detach_buffer_c_f08_ pmpir_comm_detach_buffer_f08_large_);
 
 #[inline]
 unsafe fn comm_disconnect<const P: bool>(comm: *mut c_int, ierror: *mut c_int) {
@@ -690,7 +690,7 @@ unsafe extern "C" fn pmpi_comm_disconnect_(comm: *mut c_int, ierror: *mut c_int)
     unsafe { comm_disconnect::<true>(comm, ierror) }
 }
 names!(pmpi_comm_disconnect_: pmpi_comm_disconnect pmpi_comm_disconnect__ PMPI_COMM_DISCONNECT pmpi_comm_disconnect_f08_ pmpi_comm_disconnect_f08 pmpi_comm_disconnect_f08__ PMPI_COMM_DISCONNECT_F08);
-mpich_names!(pmpi_comm_disconnect_: pmpir_comm_disconnect_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_disconnect_: pmpir_comm_disconnect_f08_);
 
 #[inline]
 unsafe fn comm_dup<const P: bool>(comm: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -718,7 +718,7 @@ unsafe extern "C" fn pmpi_comm_dup_(comm: *mut c_int, newcomm: *mut c_int, ierro
     unsafe { comm_dup::<true>(comm, newcomm, ierror) }
 }
 names!(pmpi_comm_dup_: pmpi_comm_dup pmpi_comm_dup__ PMPI_COMM_DUP pmpi_comm_dup_f08_ pmpi_comm_dup_f08 pmpi_comm_dup_f08__ PMPI_COMM_DUP_F08);
-mpich_names!(pmpi_comm_dup_: pmpir_comm_dup_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_dup_: pmpir_comm_dup_f08_);
 
 #[inline]
 unsafe fn comm_dup_with_info<const P: bool>(comm: *mut c_int, info: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -746,7 +746,7 @@ unsafe extern "C" fn pmpi_comm_dup_with_info_(comm: *mut c_int, info: *mut c_int
     unsafe { comm_dup_with_info::<true>(comm, info, newcomm, ierror) }
 }
 names!(pmpi_comm_dup_with_info_: pmpi_comm_dup_with_info pmpi_comm_dup_with_info__ PMPI_COMM_DUP_WITH_INFO pmpi_comm_dup_with_info_f08_ pmpi_comm_dup_with_info_f08 pmpi_comm_dup_with_info_f08__ PMPI_COMM_DUP_WITH_INFO_F08);
-mpich_names!(pmpi_comm_dup_with_info_: pmpir_comm_dup_with_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_dup_with_info_: pmpir_comm_dup_with_info_f08_);
 
 #[inline]
 unsafe fn comm_flush_buffer<const P: bool>(comm: *mut c_int, ierror: *mut c_int) {
@@ -770,7 +770,7 @@ unsafe extern "C" fn pmpi_comm_flush_buffer_(comm: *mut c_int, ierror: *mut c_in
     unsafe { comm_flush_buffer::<true>(comm, ierror) }
 }
 names!(pmpi_comm_flush_buffer_: pmpi_comm_flush_buffer pmpi_comm_flush_buffer__ PMPI_COMM_FLUSH_BUFFER pmpi_comm_flush_buffer_f08_ pmpi_comm_flush_buffer_f08 pmpi_comm_flush_buffer_f08__ PMPI_COMM_FLUSH_BUFFER_F08);
-mpich_names!(pmpi_comm_flush_buffer_: pmpir_comm_flush_buffer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_flush_buffer_: pmpir_comm_flush_buffer_f08_);
 
 #[inline]
 unsafe fn comm_free<const P: bool>(comm: *mut c_int, ierror: *mut c_int) {
@@ -796,7 +796,7 @@ unsafe extern "C" fn pmpi_comm_free_(comm: *mut c_int, ierror: *mut c_int) {
     unsafe { comm_free::<true>(comm, ierror) }
 }
 names!(pmpi_comm_free_: pmpi_comm_free pmpi_comm_free__ PMPI_COMM_FREE pmpi_comm_free_f08_ pmpi_comm_free_f08 pmpi_comm_free_f08__ PMPI_COMM_FREE_F08);
-mpich_names!(pmpi_comm_free_: pmpir_comm_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_free_: pmpir_comm_free_f08_);
 
 #[inline]
 unsafe fn comm_free_keyval<const P: bool>(comm_keyval: *mut c_int, ierror: *mut c_int) {
@@ -820,7 +820,7 @@ unsafe extern "C" fn pmpi_comm_free_keyval_(comm_keyval: *mut c_int, ierror: *mu
     unsafe { comm_free_keyval::<true>(comm_keyval, ierror) }
 }
 names!(pmpi_comm_free_keyval_: pmpi_comm_free_keyval pmpi_comm_free_keyval__ PMPI_COMM_FREE_KEYVAL pmpi_comm_free_keyval_f08_ pmpi_comm_free_keyval_f08 pmpi_comm_free_keyval_f08__ PMPI_COMM_FREE_KEYVAL_F08);
-mpich_names!(pmpi_comm_free_keyval_: pmpir_comm_free_keyval_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_free_keyval_: pmpir_comm_free_keyval_f08_);
 
 #[inline]
 unsafe fn comm_get_attr<const P: bool>(comm: *mut c_int, comm_keyval: *mut c_int, attribute_val: *mut i64, flag: *mut c_int, ierror: *mut c_int) {
@@ -844,7 +844,7 @@ unsafe extern "C" fn pmpi_comm_get_attr_(comm: *mut c_int, comm_keyval: *mut c_i
     unsafe { comm_get_attr::<true>(comm, comm_keyval, attribute_val, flag, ierror) }
 }
 names!(pmpi_comm_get_attr_: pmpi_comm_get_attr pmpi_comm_get_attr__ PMPI_COMM_GET_ATTR pmpi_comm_get_attr_f08_ pmpi_comm_get_attr_f08 pmpi_comm_get_attr_f08__ PMPI_COMM_GET_ATTR_F08);
-mpich_names!(pmpi_comm_get_attr_: pmpir_comm_get_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_get_attr_: pmpir_comm_get_attr_f08_);
 
 #[inline]
 unsafe fn comm_get_errhandler<const P: bool>(comm: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -872,7 +872,7 @@ unsafe extern "C" fn pmpi_comm_get_errhandler_(comm: *mut c_int, errhandler: *mu
     unsafe { comm_get_errhandler::<true>(comm, errhandler, ierror) }
 }
 names!(pmpi_comm_get_errhandler_: pmpi_comm_get_errhandler pmpi_comm_get_errhandler__ PMPI_COMM_GET_ERRHANDLER pmpi_comm_get_errhandler_f08_ pmpi_comm_get_errhandler_f08 pmpi_comm_get_errhandler_f08__ PMPI_COMM_GET_ERRHANDLER_F08);
-mpich_names!(pmpi_comm_get_errhandler_: pmpir_comm_get_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_get_errhandler_: pmpir_comm_get_errhandler_f08_);
 
 #[inline]
 unsafe fn comm_get_info<const P: bool>(comm: *mut c_int, info_used: *mut c_int, ierror: *mut c_int) {
@@ -900,7 +900,7 @@ unsafe extern "C" fn pmpi_comm_get_info_(comm: *mut c_int, info_used: *mut c_int
     unsafe { comm_get_info::<true>(comm, info_used, ierror) }
 }
 names!(pmpi_comm_get_info_: pmpi_comm_get_info pmpi_comm_get_info__ PMPI_COMM_GET_INFO pmpi_comm_get_info_f08_ pmpi_comm_get_info_f08 pmpi_comm_get_info_f08__ PMPI_COMM_GET_INFO_F08);
-mpich_names!(pmpi_comm_get_info_: pmpir_comm_get_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_get_info_: pmpir_comm_get_info_f08_);
 
 #[inline]
 unsafe fn comm_get_name<const P: bool>(comm: *mut c_int, comm_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, comm_name_len: usize) {
@@ -928,7 +928,7 @@ unsafe extern "C" fn pmpi_comm_get_name_(comm: *mut c_int, comm_name: *mut c_cha
     unsafe { comm_get_name::<true>(comm, comm_name, resultlen, ierror, comm_name_len) }
 }
 names!(pmpi_comm_get_name_: pmpi_comm_get_name pmpi_comm_get_name__ PMPI_COMM_GET_NAME pmpi_comm_get_name_f08_ pmpi_comm_get_name_f08 pmpi_comm_get_name_f08__ PMPI_COMM_GET_NAME_F08);
-mpich_names!(pmpi_comm_get_name_: pmpir_comm_get_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_get_name_: pmpir_comm_get_name_f08_);
 
 #[inline]
 unsafe fn comm_get_parent<const P: bool>(parent: *mut c_int, ierror: *mut c_int) {
@@ -956,7 +956,7 @@ unsafe extern "C" fn pmpi_comm_get_parent_(parent: *mut c_int, ierror: *mut c_in
     unsafe { comm_get_parent::<true>(parent, ierror) }
 }
 names!(pmpi_comm_get_parent_: pmpi_comm_get_parent pmpi_comm_get_parent__ PMPI_COMM_GET_PARENT pmpi_comm_get_parent_f08_ pmpi_comm_get_parent_f08 pmpi_comm_get_parent_f08__ PMPI_COMM_GET_PARENT_F08);
-mpich_names!(pmpi_comm_get_parent_: pmpir_comm_get_parent_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_get_parent_: pmpir_comm_get_parent_f08_);
 
 #[inline]
 unsafe fn comm_group<const P: bool>(comm: *mut c_int, group: *mut c_int, ierror: *mut c_int) {
@@ -984,7 +984,7 @@ unsafe extern "C" fn pmpi_comm_group_(comm: *mut c_int, group: *mut c_int, ierro
     unsafe { comm_group::<true>(comm, group, ierror) }
 }
 names!(pmpi_comm_group_: pmpi_comm_group pmpi_comm_group__ PMPI_COMM_GROUP pmpi_comm_group_f08_ pmpi_comm_group_f08 pmpi_comm_group_f08__ PMPI_COMM_GROUP_F08);
-mpich_names!(pmpi_comm_group_: pmpir_comm_group_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_group_: pmpir_comm_group_f08_);
 
 #[inline]
 unsafe fn comm_idup<const P: bool>(comm: *mut c_int, newcomm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1014,7 +1014,7 @@ unsafe extern "C" fn pmpi_comm_idup_(comm: *mut c_int, newcomm: *mut c_int, requ
     unsafe { comm_idup::<true>(comm, newcomm, request, ierror) }
 }
 names!(pmpi_comm_idup_: pmpi_comm_idup pmpi_comm_idup__ PMPI_COMM_IDUP pmpi_comm_idup_f08_ pmpi_comm_idup_f08 pmpi_comm_idup_f08__ PMPI_COMM_IDUP_F08);
-mpich_names!(pmpi_comm_idup_: pmpir_comm_idup_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_idup_: pmpir_comm_idup_f08_);
 
 #[inline]
 unsafe fn comm_idup_with_info<const P: bool>(comm: *mut c_int, info: *mut c_int, newcomm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1044,7 +1044,7 @@ unsafe extern "C" fn pmpi_comm_idup_with_info_(comm: *mut c_int, info: *mut c_in
     unsafe { comm_idup_with_info::<true>(comm, info, newcomm, request, ierror) }
 }
 names!(pmpi_comm_idup_with_info_: pmpi_comm_idup_with_info pmpi_comm_idup_with_info__ PMPI_COMM_IDUP_WITH_INFO pmpi_comm_idup_with_info_f08_ pmpi_comm_idup_with_info_f08 pmpi_comm_idup_with_info_f08__ PMPI_COMM_IDUP_WITH_INFO_F08);
-mpich_names!(pmpi_comm_idup_with_info_: pmpir_comm_idup_with_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_idup_with_info_: pmpir_comm_idup_with_info_f08_);
 
 #[inline]
 unsafe fn comm_iflush_buffer<const P: bool>(comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1072,7 +1072,7 @@ unsafe extern "C" fn pmpi_comm_iflush_buffer_(comm: *mut c_int, request: *mut c_
     unsafe { comm_iflush_buffer::<true>(comm, request, ierror) }
 }
 names!(pmpi_comm_iflush_buffer_: pmpi_comm_iflush_buffer pmpi_comm_iflush_buffer__ PMPI_COMM_IFLUSH_BUFFER pmpi_comm_iflush_buffer_f08_ pmpi_comm_iflush_buffer_f08 pmpi_comm_iflush_buffer_f08__ PMPI_COMM_IFLUSH_BUFFER_F08);
-mpich_names!(pmpi_comm_iflush_buffer_: pmpir_comm_iflush_buffer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_iflush_buffer_: pmpir_comm_iflush_buffer_f08_);
 
 #[inline]
 unsafe fn comm_join<const P: bool>(fd: *mut c_int, intercomm: *mut c_int, ierror: *mut c_int) {
@@ -1100,7 +1100,7 @@ unsafe extern "C" fn pmpi_comm_join_(fd: *mut c_int, intercomm: *mut c_int, ierr
     unsafe { comm_join::<true>(fd, intercomm, ierror) }
 }
 names!(pmpi_comm_join_: pmpi_comm_join pmpi_comm_join__ PMPI_COMM_JOIN pmpi_comm_join_f08_ pmpi_comm_join_f08 pmpi_comm_join_f08__ PMPI_COMM_JOIN_F08);
-mpich_names!(pmpi_comm_join_: pmpir_comm_join_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_join_: pmpir_comm_join_f08_);
 
 #[inline]
 unsafe fn comm_rank<const P: bool>(comm: *mut c_int, rank: *mut c_int, ierror: *mut c_int) {
@@ -1124,7 +1124,7 @@ unsafe extern "C" fn pmpi_comm_rank_(comm: *mut c_int, rank: *mut c_int, ierror:
     unsafe { comm_rank::<true>(comm, rank, ierror) }
 }
 names!(pmpi_comm_rank_: pmpi_comm_rank pmpi_comm_rank__ PMPI_COMM_RANK pmpi_comm_rank_f08_ pmpi_comm_rank_f08 pmpi_comm_rank_f08__ PMPI_COMM_RANK_F08);
-mpich_names!(pmpi_comm_rank_: pmpir_comm_rank_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_rank_: pmpir_comm_rank_f08_);
 
 #[inline]
 unsafe fn comm_remote_group<const P: bool>(comm: *mut c_int, group: *mut c_int, ierror: *mut c_int) {
@@ -1152,7 +1152,7 @@ unsafe extern "C" fn pmpi_comm_remote_group_(comm: *mut c_int, group: *mut c_int
     unsafe { comm_remote_group::<true>(comm, group, ierror) }
 }
 names!(pmpi_comm_remote_group_: pmpi_comm_remote_group pmpi_comm_remote_group__ PMPI_COMM_REMOTE_GROUP pmpi_comm_remote_group_f08_ pmpi_comm_remote_group_f08 pmpi_comm_remote_group_f08__ PMPI_COMM_REMOTE_GROUP_F08);
-mpich_names!(pmpi_comm_remote_group_: pmpir_comm_remote_group_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_remote_group_: pmpir_comm_remote_group_f08_);
 
 #[inline]
 unsafe fn comm_remote_size<const P: bool>(comm: *mut c_int, size: *mut c_int, ierror: *mut c_int) {
@@ -1176,7 +1176,7 @@ unsafe extern "C" fn pmpi_comm_remote_size_(comm: *mut c_int, size: *mut c_int, 
     unsafe { comm_remote_size::<true>(comm, size, ierror) }
 }
 names!(pmpi_comm_remote_size_: pmpi_comm_remote_size pmpi_comm_remote_size__ PMPI_COMM_REMOTE_SIZE pmpi_comm_remote_size_f08_ pmpi_comm_remote_size_f08 pmpi_comm_remote_size_f08__ PMPI_COMM_REMOTE_SIZE_F08);
-mpich_names!(pmpi_comm_remote_size_: pmpir_comm_remote_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_remote_size_: pmpir_comm_remote_size_f08_);
 
 #[inline]
 unsafe fn comm_set_attr<const P: bool>(comm: *mut c_int, comm_keyval: *mut c_int, attribute_val: *mut i64, ierror: *mut c_int) {
@@ -1200,7 +1200,7 @@ unsafe extern "C" fn pmpi_comm_set_attr_(comm: *mut c_int, comm_keyval: *mut c_i
     unsafe { comm_set_attr::<true>(comm, comm_keyval, attribute_val, ierror) }
 }
 names!(pmpi_comm_set_attr_: pmpi_comm_set_attr pmpi_comm_set_attr__ PMPI_COMM_SET_ATTR pmpi_comm_set_attr_f08_ pmpi_comm_set_attr_f08 pmpi_comm_set_attr_f08__ PMPI_COMM_SET_ATTR_F08);
-mpich_names!(pmpi_comm_set_attr_: pmpir_comm_set_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_set_attr_: pmpir_comm_set_attr_f08_);
 
 #[inline]
 unsafe fn comm_set_errhandler<const P: bool>(comm: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1224,7 +1224,7 @@ unsafe extern "C" fn pmpi_comm_set_errhandler_(comm: *mut c_int, errhandler: *mu
     unsafe { comm_set_errhandler::<true>(comm, errhandler, ierror) }
 }
 names!(pmpi_comm_set_errhandler_: pmpi_comm_set_errhandler pmpi_comm_set_errhandler__ PMPI_COMM_SET_ERRHANDLER pmpi_comm_set_errhandler_f08_ pmpi_comm_set_errhandler_f08 pmpi_comm_set_errhandler_f08__ PMPI_COMM_SET_ERRHANDLER_F08);
-mpich_names!(pmpi_comm_set_errhandler_: pmpir_comm_set_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_set_errhandler_: pmpir_comm_set_errhandler_f08_);
 
 #[inline]
 unsafe fn comm_set_info<const P: bool>(comm: *mut c_int, info: *mut c_int, ierror: *mut c_int) {
@@ -1248,7 +1248,7 @@ unsafe extern "C" fn pmpi_comm_set_info_(comm: *mut c_int, info: *mut c_int, ier
     unsafe { comm_set_info::<true>(comm, info, ierror) }
 }
 names!(pmpi_comm_set_info_: pmpi_comm_set_info pmpi_comm_set_info__ PMPI_COMM_SET_INFO pmpi_comm_set_info_f08_ pmpi_comm_set_info_f08 pmpi_comm_set_info_f08__ PMPI_COMM_SET_INFO_F08);
-mpich_names!(pmpi_comm_set_info_: pmpir_comm_set_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_set_info_: pmpir_comm_set_info_f08_);
 
 #[inline]
 unsafe fn comm_set_name<const P: bool>(comm: *mut c_int, comm_name: *mut c_char, ierror: *mut c_int, comm_name_len: usize) {
@@ -1273,7 +1273,7 @@ unsafe extern "C" fn pmpi_comm_set_name_(comm: *mut c_int, comm_name: *mut c_cha
     unsafe { comm_set_name::<true>(comm, comm_name, ierror, comm_name_len) }
 }
 names!(pmpi_comm_set_name_: pmpi_comm_set_name pmpi_comm_set_name__ PMPI_COMM_SET_NAME pmpi_comm_set_name_f08_ pmpi_comm_set_name_f08 pmpi_comm_set_name_f08__ PMPI_COMM_SET_NAME_F08);
-mpich_names!(pmpi_comm_set_name_: pmpir_comm_set_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_set_name_: pmpir_comm_set_name_f08_);
 
 #[inline]
 unsafe fn comm_size<const P: bool>(comm: *mut c_int, size: *mut c_int, ierror: *mut c_int) {
@@ -1297,7 +1297,7 @@ unsafe extern "C" fn pmpi_comm_size_(comm: *mut c_int, size: *mut c_int, ierror:
     unsafe { comm_size::<true>(comm, size, ierror) }
 }
 names!(pmpi_comm_size_: pmpi_comm_size pmpi_comm_size__ PMPI_COMM_SIZE pmpi_comm_size_f08_ pmpi_comm_size_f08 pmpi_comm_size_f08__ PMPI_COMM_SIZE_F08);
-mpich_names!(pmpi_comm_size_: pmpir_comm_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_size_: pmpir_comm_size_f08_);
 
 #[inline]
 unsafe fn comm_spawn<const P: bool>(command: *mut c_char, argv: *mut c_char, maxprocs: *mut c_int, info: *mut c_int, root: *mut c_int, comm: *mut c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int, ierror: *mut c_int, command_len: usize, argv_len: usize) {
@@ -1321,7 +1321,7 @@ unsafe extern "C" fn pmpi_comm_spawn_(command: *mut c_char, argv: *mut c_char, m
     unsafe { comm_spawn::<true>(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, ierror, command_len, argv_len) }
 }
 names!(pmpi_comm_spawn_: pmpi_comm_spawn pmpi_comm_spawn__ PMPI_COMM_SPAWN pmpi_comm_spawn_f08_ pmpi_comm_spawn_f08 pmpi_comm_spawn_f08__ PMPI_COMM_SPAWN_F08);
-mpich_names!(pmpi_comm_spawn_: pmpir_comm_spawn_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_spawn_: pmpir_comm_spawn_f08_);
 
 #[inline]
 unsafe fn comm_spawn_multiple<const P: bool>(count: *mut c_int, array_of_commands: *mut c_char, array_of_argv: *mut c_char, array_of_maxprocs: *mut c_int, array_of_info: *mut c_int, root: *mut c_int, comm: *mut c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int, ierror: *mut c_int, array_of_commands_len: usize, array_of_argv_len: usize) {
@@ -1345,7 +1345,7 @@ unsafe extern "C" fn pmpi_comm_spawn_multiple_(count: *mut c_int, array_of_comma
     unsafe { comm_spawn_multiple::<true>(count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes, ierror, array_of_commands_len, array_of_argv_len) }
 }
 names!(pmpi_comm_spawn_multiple_: pmpi_comm_spawn_multiple pmpi_comm_spawn_multiple__ PMPI_COMM_SPAWN_MULTIPLE pmpi_comm_spawn_multiple_f08_ pmpi_comm_spawn_multiple_f08 pmpi_comm_spawn_multiple_f08__ PMPI_COMM_SPAWN_MULTIPLE_F08);
-mpich_names!(pmpi_comm_spawn_multiple_: pmpir_comm_spawn_multiple_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_spawn_multiple_: pmpir_comm_spawn_multiple_f08_);
 
 #[inline]
 unsafe fn comm_split<const P: bool>(comm: *mut c_int, color: *mut c_int, key: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -1373,7 +1373,7 @@ unsafe extern "C" fn pmpi_comm_split_(comm: *mut c_int, color: *mut c_int, key: 
     unsafe { comm_split::<true>(comm, color, key, newcomm, ierror) }
 }
 names!(pmpi_comm_split_: pmpi_comm_split pmpi_comm_split__ PMPI_COMM_SPLIT pmpi_comm_split_f08_ pmpi_comm_split_f08 pmpi_comm_split_f08__ PMPI_COMM_SPLIT_F08);
-mpich_names!(pmpi_comm_split_: pmpir_comm_split_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_split_: pmpir_comm_split_f08_);
 
 #[inline]
 unsafe fn comm_split_type<const P: bool>(comm: *mut c_int, split_type: *mut c_int, key: *mut c_int, info: *mut c_int, newcomm: *mut c_int, ierror: *mut c_int) {
@@ -1401,7 +1401,7 @@ unsafe extern "C" fn pmpi_comm_split_type_(comm: *mut c_int, split_type: *mut c_
     unsafe { comm_split_type::<true>(comm, split_type, key, info, newcomm, ierror) }
 }
 names!(pmpi_comm_split_type_: pmpi_comm_split_type pmpi_comm_split_type__ PMPI_COMM_SPLIT_TYPE pmpi_comm_split_type_f08_ pmpi_comm_split_type_f08 pmpi_comm_split_type_f08__ PMPI_COMM_SPLIT_TYPE_F08);
-mpich_names!(pmpi_comm_split_type_: pmpir_comm_split_type_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_split_type_: pmpir_comm_split_type_f08_);
 
 #[inline]
 unsafe fn comm_test_inter<const P: bool>(comm: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -1429,7 +1429,7 @@ unsafe extern "C" fn pmpi_comm_test_inter_(comm: *mut c_int, flag: *mut c_int, i
     unsafe { comm_test_inter::<true>(comm, flag, ierror) }
 }
 names!(pmpi_comm_test_inter_: pmpi_comm_test_inter pmpi_comm_test_inter__ PMPI_COMM_TEST_INTER pmpi_comm_test_inter_f08_ pmpi_comm_test_inter_f08 pmpi_comm_test_inter_f08__ PMPI_COMM_TEST_INTER_F08);
-mpich_names!(pmpi_comm_test_inter_: pmpir_comm_test_inter_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_comm_test_inter_: pmpir_comm_test_inter_f08_);
 
 #[inline]
 unsafe fn compare_and_swap<const P: bool>(origin_addr: *mut c_void, compare_addr: *mut c_void, result_addr: *mut c_void, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, win: *mut c_int, ierror: *mut c_int) {
@@ -1446,7 +1446,7 @@ unsafe extern "C" fn mpi_compare_and_swap_(origin_addr: *mut c_void, compare_add
     unsafe { compare_and_swap::<false>(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win, ierror) }
 }
 names!(mpi_compare_and_swap_: mpi_compare_and_swap mpi_compare_and_swap__ MPI_COMPARE_AND_SWAP);
-openmpi_names!(mpi_compare_and_swap_: mpi_compare_and_swap_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_compare_and_swap_: mpi_compare_and_swap_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_compare_and_swap_(origin_addr: *mut c_void, compare_addr: *mut c_void, result_addr: *mut c_void, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, win: *mut c_int, ierror: *mut c_int) {
@@ -1454,7 +1454,7 @@ unsafe extern "C" fn pmpi_compare_and_swap_(origin_addr: *mut c_void, compare_ad
     unsafe { compare_and_swap::<true>(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win, ierror) }
 }
 names!(pmpi_compare_and_swap_: pmpi_compare_and_swap pmpi_compare_and_swap__ PMPI_COMPARE_AND_SWAP);
-openmpi_names!(pmpi_compare_and_swap_: pmpi_compare_and_swap_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_compare_and_swap_: pmpi_compare_and_swap_f08_);
 
 #[inline]
 unsafe fn compare_and_swap_f08<const P: bool>(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, win: *mut c_int, ierror: *mut c_int) {
@@ -1470,11 +1470,11 @@ unsafe extern "C" fn mpi_compare_and_swap_f08ts(origin_addr: *const Passed, comp
     // SAFETY: the caller's arguments.
     unsafe { compare_and_swap_f08::<false>(described!(origin_addr), described!(compare_addr), described!(result_addr), datatype, target_rank, target_disp, win, ierror) }
 }
-mpich_names!(mpi_compare_and_swap_f08ts: mpi_compare_and_swap_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_compare_and_swap_f08ts: mpi_compare_and_swap_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_compare_and_swap_f08ts(origin_addr: *const Passed, compare_addr: *const Passed, result_addr: *const Passed, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { compare_and_swap_f08::<true>(described!(origin_addr), described!(compare_addr), described!(result_addr), datatype, target_rank, target_disp, win, ierror) }
 }
-mpich_names!(pmpi_compare_and_swap_f08ts: pmpi_compare_and_swap_f08ts_ pmpir_compare_and_swap_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_compare_and_swap_f08ts: pmpi_compare_and_swap_f08ts_ pmpir_compare_and_swap_f08ts_);

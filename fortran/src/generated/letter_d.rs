@@ -25,7 +25,7 @@ unsafe extern "C" fn pmpi_dims_create_(nnodes: *mut c_int, ndims: *mut c_int, di
     unsafe { dims_create::<true>(nnodes, ndims, dims, ierror) }
 }
 names!(pmpi_dims_create_: pmpi_dims_create pmpi_dims_create__ PMPI_DIMS_CREATE pmpi_dims_create_f08_ pmpi_dims_create_f08 pmpi_dims_create_f08__ PMPI_DIMS_CREATE_F08);
-mpich_names!(pmpi_dims_create_: pmpir_dims_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_dims_create_: pmpir_dims_create_f08_);
 
 #[inline]
 unsafe fn dist_graph_create<const P: bool>(comm_old: *mut c_int, n: *mut c_int, sources: *mut c_int, degrees: *mut c_int, destinations: *mut c_int, weights: *mut c_int, info: *mut c_int, reorder: *mut c_int, comm_dist_graph: *mut c_int, ierror: *mut c_int) {
@@ -53,7 +53,7 @@ unsafe extern "C" fn pmpi_dist_graph_create_(comm_old: *mut c_int, n: *mut c_int
     unsafe { dist_graph_create::<true>(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph, ierror) }
 }
 names!(pmpi_dist_graph_create_: pmpi_dist_graph_create pmpi_dist_graph_create__ PMPI_DIST_GRAPH_CREATE pmpi_dist_graph_create_f08_ pmpi_dist_graph_create_f08 pmpi_dist_graph_create_f08__ PMPI_DIST_GRAPH_CREATE_F08);
-mpich_names!(pmpi_dist_graph_create_: pmpir_dist_graph_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_dist_graph_create_: pmpir_dist_graph_create_f08_);
 
 #[inline]
 unsafe fn dist_graph_create_adjacent<const P: bool>(comm_old: *mut c_int, indegree: *mut c_int, sources: *mut c_int, sourceweights: *mut c_int, outdegree: *mut c_int, destinations: *mut c_int, destweights: *mut c_int, info: *mut c_int, reorder: *mut c_int, comm_dist_graph: *mut c_int, ierror: *mut c_int) {
@@ -81,7 +81,7 @@ unsafe extern "C" fn pmpi_dist_graph_create_adjacent_(comm_old: *mut c_int, inde
     unsafe { dist_graph_create_adjacent::<true>(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph, ierror) }
 }
 names!(pmpi_dist_graph_create_adjacent_: pmpi_dist_graph_create_adjacent pmpi_dist_graph_create_adjacent__ PMPI_DIST_GRAPH_CREATE_ADJACENT pmpi_dist_graph_create_adjacent_f08_ pmpi_dist_graph_create_adjacent_f08 pmpi_dist_graph_create_adjacent_f08__ PMPI_DIST_GRAPH_CREATE_ADJACENT_F08);
-mpich_names!(pmpi_dist_graph_create_adjacent_: pmpir_dist_graph_create_adjacent_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_dist_graph_create_adjacent_: pmpir_dist_graph_create_adjacent_f08_);
 
 #[inline]
 unsafe fn dist_graph_neighbors<const P: bool>(comm: *mut c_int, maxindegree: *mut c_int, sources: *mut c_int, sourceweights: *mut c_int, maxoutdegree: *mut c_int, destinations: *mut c_int, destweights: *mut c_int, ierror: *mut c_int) {
@@ -105,7 +105,7 @@ unsafe extern "C" fn pmpi_dist_graph_neighbors_(comm: *mut c_int, maxindegree: *
     unsafe { dist_graph_neighbors::<true>(comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights, ierror) }
 }
 names!(pmpi_dist_graph_neighbors_: pmpi_dist_graph_neighbors pmpi_dist_graph_neighbors__ PMPI_DIST_GRAPH_NEIGHBORS pmpi_dist_graph_neighbors_f08_ pmpi_dist_graph_neighbors_f08 pmpi_dist_graph_neighbors_f08__ PMPI_DIST_GRAPH_NEIGHBORS_F08);
-mpich_names!(pmpi_dist_graph_neighbors_: pmpir_dist_graph_neighbors_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_dist_graph_neighbors_: pmpir_dist_graph_neighbors_f08_);
 
 #[inline]
 unsafe fn dist_graph_neighbors_count<const P: bool>(comm: *mut c_int, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int, ierror: *mut c_int) {
@@ -133,4 +133,4 @@ unsafe extern "C" fn pmpi_dist_graph_neighbors_count_(comm: *mut c_int, indegree
     unsafe { dist_graph_neighbors_count::<true>(comm, indegree, outdegree, weighted, ierror) }
 }
 names!(pmpi_dist_graph_neighbors_count_: pmpi_dist_graph_neighbors_count pmpi_dist_graph_neighbors_count__ PMPI_DIST_GRAPH_NEIGHBORS_COUNT pmpi_dist_graph_neighbors_count_f08_ pmpi_dist_graph_neighbors_count_f08 pmpi_dist_graph_neighbors_count_f08__ PMPI_DIST_GRAPH_NEIGHBORS_COUNT_F08);
-mpich_names!(pmpi_dist_graph_neighbors_count_: pmpir_dist_graph_neighbors_count_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_dist_graph_neighbors_count_: pmpir_dist_graph_neighbors_count_f08_);

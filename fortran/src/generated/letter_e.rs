@@ -27,7 +27,7 @@ unsafe extern "C" fn pmpi_errhandler_free_(errhandler: *mut c_int, ierror: *mut 
     unsafe { errhandler_free::<true>(errhandler, ierror) }
 }
 names!(pmpi_errhandler_free_: pmpi_errhandler_free pmpi_errhandler_free__ PMPI_ERRHANDLER_FREE pmpi_errhandler_free_f08_ pmpi_errhandler_free_f08 pmpi_errhandler_free_f08__ PMPI_ERRHANDLER_FREE_F08);
-mpich_names!(pmpi_errhandler_free_: pmpir_errhandler_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_errhandler_free_: pmpir_errhandler_free_f08_);
 
 #[inline]
 unsafe fn error_class<const P: bool>(errorcode: *mut c_int, errorclass: *mut c_int, ierror: *mut c_int) {
@@ -51,7 +51,7 @@ unsafe extern "C" fn pmpi_error_class_(errorcode: *mut c_int, errorclass: *mut c
     unsafe { error_class::<true>(errorcode, errorclass, ierror) }
 }
 names!(pmpi_error_class_: pmpi_error_class pmpi_error_class__ PMPI_ERROR_CLASS pmpi_error_class_f08_ pmpi_error_class_f08 pmpi_error_class_f08__ PMPI_ERROR_CLASS_F08);
-mpich_names!(pmpi_error_class_: pmpir_error_class_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_error_class_: pmpir_error_class_f08_);
 
 #[inline]
 unsafe fn error_string<const P: bool>(errorcode: *mut c_int, string: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, string_len: usize) {
@@ -79,7 +79,7 @@ unsafe extern "C" fn pmpi_error_string_(errorcode: *mut c_int, string: *mut c_ch
     unsafe { error_string::<true>(errorcode, string, resultlen, ierror, string_len) }
 }
 names!(pmpi_error_string_: pmpi_error_string pmpi_error_string__ PMPI_ERROR_STRING pmpi_error_string_f08_ pmpi_error_string_f08 pmpi_error_string_f08__ PMPI_ERROR_STRING_F08);
-mpich_names!(pmpi_error_string_: pmpir_error_string_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_error_string_: pmpir_error_string_f08_);
 
 #[inline]
 unsafe fn exscan<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -96,7 +96,7 @@ unsafe extern "C" fn mpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
     unsafe { exscan::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(mpi_exscan_: mpi_exscan mpi_exscan__ MPI_EXSCAN);
-openmpi_names!(mpi_exscan_: mpi_exscan_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_exscan_: mpi_exscan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -104,7 +104,7 @@ unsafe extern "C" fn pmpi_exscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { exscan::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(pmpi_exscan_: pmpi_exscan pmpi_exscan__ PMPI_EXSCAN);
-openmpi_names!(pmpi_exscan_: pmpi_exscan_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_exscan_: pmpi_exscan_f08_);
 
 #[cold]
 unsafe fn exscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -136,14 +136,14 @@ unsafe extern "C" fn mpi_exscan_f08ts(sendbuf: *const Passed, recvbuf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { exscan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_exscan_f08ts: mpi_exscan_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_exscan_f08ts: mpi_exscan_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { exscan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_exscan_f08ts: pmpi_exscan_f08ts_ pmpir_exscan_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_exscan_f08ts: pmpi_exscan_f08ts_ pmpir_exscan_f08ts_);
 
 #[cold]
 unsafe fn exscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -175,14 +175,14 @@ unsafe extern "C" fn mpi_exscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const 
     // SAFETY: the caller's arguments.
     unsafe { exscan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_exscan_c_f08ts: mpi_exscan_c_f08ts_ mpi_exscan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_exscan_c_f08ts: mpi_exscan_c_f08ts_ mpi_exscan_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { exscan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_exscan_c_f08ts: pmpi_exscan_c_f08ts_ pmpi_exscan_f08ts_large_ pmpir_exscan_c_f08ts_ pmpir_exscan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_exscan_c_f08ts: pmpi_exscan_c_f08ts_ pmpi_exscan_f08ts_large_ pmpir_exscan_c_f08ts_ pmpir_exscan_f08ts_large_);
 
 #[inline]
 unsafe fn exscan_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -203,7 +203,7 @@ unsafe extern "C" fn mpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void
     unsafe { exscan_init::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_exscan_init_: mpi_exscan_init mpi_exscan_init__ MPI_EXSCAN_INIT);
-openmpi_names!(mpi_exscan_init_: mpi_exscan_init_f08_ mpix_exscan_init_ mpix_exscan_init mpix_exscan_init__ MPIX_EXSCAN_INIT mpix_exscan_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_exscan_init_: mpi_exscan_init_f08_ mpix_exscan_init_ mpix_exscan_init mpix_exscan_init__ MPIX_EXSCAN_INIT mpix_exscan_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -211,7 +211,7 @@ unsafe extern "C" fn pmpi_exscan_init_(sendbuf: *mut c_void, recvbuf: *mut c_voi
     unsafe { exscan_init::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_exscan_init_: pmpi_exscan_init pmpi_exscan_init__ PMPI_EXSCAN_INIT);
-openmpi_names!(pmpi_exscan_init_: pmpi_exscan_init_f08_ pmpix_exscan_init_ pmpix_exscan_init pmpix_exscan_init__ PMPIX_EXSCAN_INIT pmpix_exscan_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_exscan_init_: pmpi_exscan_init_f08_ pmpix_exscan_init_ pmpix_exscan_init pmpix_exscan_init__ PMPIX_EXSCAN_INIT pmpix_exscan_init_f08_);
 
 #[cold]
 unsafe fn exscan_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -250,14 +250,14 @@ unsafe extern "C" fn mpi_exscan_init_f08ts(sendbuf: *const Passed, recvbuf: *con
     // SAFETY: the caller's arguments.
     unsafe { exscan_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_exscan_init_f08ts: mpi_exscan_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_exscan_init_f08ts: mpi_exscan_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { exscan_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_exscan_init_f08ts: pmpi_exscan_init_f08ts_ pmpir_exscan_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_exscan_init_f08ts: pmpi_exscan_init_f08ts_ pmpir_exscan_init_f08ts_);
 
 #[cold]
 unsafe fn exscan_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -296,11 +296,11 @@ unsafe extern "C" fn mpi_exscan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *c
     // SAFETY: the caller's arguments.
     unsafe { exscan_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_exscan_init_c_f08ts: mpi_exscan_init_c_f08ts_ mpi_exscan_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_exscan_init_c_f08ts: mpi_exscan_init_c_f08ts_ mpi_exscan_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_exscan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { exscan_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_exscan_init_c_f08ts: pmpi_exscan_init_c_f08ts_ pmpi_exscan_init_f08ts_large_ pmpir_exscan_init_c_f08ts_ pmpir_exscan_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_exscan_init_c_f08ts: pmpi_exscan_init_c_f08ts_ pmpi_exscan_init_f08ts_large_ pmpir_exscan_init_c_f08ts_ pmpir_exscan_init_f08ts_large_);

@@ -18,7 +18,7 @@ unsafe extern "C" fn mpi_fetch_and_op_(origin_addr: *mut c_void, result_addr: *m
     unsafe { fetch_and_op::<false>(origin_addr, result_addr, datatype, target_rank, target_disp, op, win, ierror) }
 }
 names!(mpi_fetch_and_op_: mpi_fetch_and_op mpi_fetch_and_op__ MPI_FETCH_AND_OP);
-openmpi_names!(mpi_fetch_and_op_: mpi_fetch_and_op_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_fetch_and_op_: mpi_fetch_and_op_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_fetch_and_op_(origin_addr: *mut c_void, result_addr: *mut c_void, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_fetch_and_op_(origin_addr: *mut c_void, result_addr: *
     unsafe { fetch_and_op::<true>(origin_addr, result_addr, datatype, target_rank, target_disp, op, win, ierror) }
 }
 names!(pmpi_fetch_and_op_: pmpi_fetch_and_op pmpi_fetch_and_op__ PMPI_FETCH_AND_OP);
-openmpi_names!(pmpi_fetch_and_op_: pmpi_fetch_and_op_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_fetch_and_op_: pmpi_fetch_and_op_f08_);
 
 #[inline]
 unsafe fn fetch_and_op_f08<const P: bool>(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -42,14 +42,14 @@ unsafe extern "C" fn mpi_fetch_and_op_f08ts(origin_addr: *const Passed, result_a
     // SAFETY: the caller's arguments.
     unsafe { fetch_and_op_f08::<false>(described!(origin_addr), described!(result_addr), datatype, target_rank, target_disp, op, win, ierror) }
 }
-mpich_names!(mpi_fetch_and_op_f08ts: mpi_fetch_and_op_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_fetch_and_op_f08ts: mpi_fetch_and_op_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_fetch_and_op_f08ts(origin_addr: *const Passed, result_addr: *const Passed, datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { fetch_and_op_f08::<true>(described!(origin_addr), described!(result_addr), datatype, target_rank, target_disp, op, win, ierror) }
 }
-mpich_names!(pmpi_fetch_and_op_f08ts: pmpi_fetch_and_op_f08ts_ pmpir_fetch_and_op_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_fetch_and_op_f08ts: pmpi_fetch_and_op_f08ts_ pmpir_fetch_and_op_f08ts_);
 
 #[inline]
 unsafe fn file_call_errhandler<const P: bool>(fh: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -73,7 +73,7 @@ unsafe extern "C" fn pmpi_file_call_errhandler_(fh: *mut c_int, errorcode: *mut 
     unsafe { file_call_errhandler::<true>(fh, errorcode, ierror) }
 }
 names!(pmpi_file_call_errhandler_: pmpi_file_call_errhandler pmpi_file_call_errhandler__ PMPI_FILE_CALL_ERRHANDLER pmpi_file_call_errhandler_f08_ pmpi_file_call_errhandler_f08 pmpi_file_call_errhandler_f08__ PMPI_FILE_CALL_ERRHANDLER_F08);
-mpich_names!(pmpi_file_call_errhandler_: pmpir_file_call_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_call_errhandler_: pmpir_file_call_errhandler_f08_);
 
 #[inline]
 unsafe fn file_close<const P: bool>(fh: *mut c_int, ierror: *mut c_int) {
@@ -99,7 +99,7 @@ unsafe extern "C" fn pmpi_file_close_(fh: *mut c_int, ierror: *mut c_int) {
     unsafe { file_close::<true>(fh, ierror) }
 }
 names!(pmpi_file_close_: pmpi_file_close pmpi_file_close__ PMPI_FILE_CLOSE pmpi_file_close_f08_ pmpi_file_close_f08 pmpi_file_close_f08__ PMPI_FILE_CLOSE_F08);
-mpich_names!(pmpi_file_close_: pmpir_file_close_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_close_: pmpir_file_close_f08_);
 
 #[inline]
 unsafe fn file_create_errhandler<const P: bool>(file_errhandler_fn: *const c_void, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -123,7 +123,7 @@ unsafe extern "C" fn pmpi_file_create_errhandler_(file_errhandler_fn: *const c_v
     unsafe { file_create_errhandler::<true>(file_errhandler_fn, errhandler, ierror) }
 }
 names!(pmpi_file_create_errhandler_: pmpi_file_create_errhandler pmpi_file_create_errhandler__ PMPI_FILE_CREATE_ERRHANDLER pmpi_file_create_errhandler_f08_ pmpi_file_create_errhandler_f08 pmpi_file_create_errhandler_f08__ PMPI_FILE_CREATE_ERRHANDLER_F08);
-mpich_names!(pmpi_file_create_errhandler_: pmpir_file_create_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_create_errhandler_: pmpir_file_create_errhandler_f08_);
 
 #[inline]
 unsafe fn file_delete<const P: bool>(filename: *mut c_char, info: *mut c_int, ierror: *mut c_int, filename_len: usize) {
@@ -148,7 +148,7 @@ unsafe extern "C" fn pmpi_file_delete_(filename: *mut c_char, info: *mut c_int, 
     unsafe { file_delete::<true>(filename, info, ierror, filename_len) }
 }
 names!(pmpi_file_delete_: pmpi_file_delete pmpi_file_delete__ PMPI_FILE_DELETE pmpi_file_delete_f08_ pmpi_file_delete_f08 pmpi_file_delete_f08__ PMPI_FILE_DELETE_F08);
-mpich_names!(pmpi_file_delete_: pmpir_file_delete_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_delete_: pmpir_file_delete_f08_);
 
 #[inline]
 unsafe fn file_get_amode<const P: bool>(fh: *mut c_int, amode: *mut c_int, ierror: *mut c_int) {
@@ -172,7 +172,7 @@ unsafe extern "C" fn pmpi_file_get_amode_(fh: *mut c_int, amode: *mut c_int, ier
     unsafe { file_get_amode::<true>(fh, amode, ierror) }
 }
 names!(pmpi_file_get_amode_: pmpi_file_get_amode pmpi_file_get_amode__ PMPI_FILE_GET_AMODE pmpi_file_get_amode_f08_ pmpi_file_get_amode_f08 pmpi_file_get_amode_f08__ PMPI_FILE_GET_AMODE_F08);
-mpich_names!(pmpi_file_get_amode_: pmpir_file_get_amode_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_amode_: pmpir_file_get_amode_f08_);
 
 #[inline]
 unsafe fn file_get_atomicity<const P: bool>(fh: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -200,7 +200,7 @@ unsafe extern "C" fn pmpi_file_get_atomicity_(fh: *mut c_int, flag: *mut c_int, 
     unsafe { file_get_atomicity::<true>(fh, flag, ierror) }
 }
 names!(pmpi_file_get_atomicity_: pmpi_file_get_atomicity pmpi_file_get_atomicity__ PMPI_FILE_GET_ATOMICITY pmpi_file_get_atomicity_f08_ pmpi_file_get_atomicity_f08 pmpi_file_get_atomicity_f08__ PMPI_FILE_GET_ATOMICITY_F08);
-mpich_names!(pmpi_file_get_atomicity_: pmpir_file_get_atomicity_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_atomicity_: pmpir_file_get_atomicity_f08_);
 
 #[inline]
 unsafe fn file_get_byte_offset<const P: bool>(fh: *mut c_int, offset: *mut i64, disp: *mut i64, ierror: *mut c_int) {
@@ -224,7 +224,7 @@ unsafe extern "C" fn pmpi_file_get_byte_offset_(fh: *mut c_int, offset: *mut i64
     unsafe { file_get_byte_offset::<true>(fh, offset, disp, ierror) }
 }
 names!(pmpi_file_get_byte_offset_: pmpi_file_get_byte_offset pmpi_file_get_byte_offset__ PMPI_FILE_GET_BYTE_OFFSET pmpi_file_get_byte_offset_f08_ pmpi_file_get_byte_offset_f08 pmpi_file_get_byte_offset_f08__ PMPI_FILE_GET_BYTE_OFFSET_F08);
-mpich_names!(pmpi_file_get_byte_offset_: pmpir_file_get_byte_offset_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_byte_offset_: pmpir_file_get_byte_offset_f08_);
 
 #[inline]
 unsafe fn file_get_errhandler<const P: bool>(file: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -252,7 +252,7 @@ unsafe extern "C" fn pmpi_file_get_errhandler_(file: *mut c_int, errhandler: *mu
     unsafe { file_get_errhandler::<true>(file, errhandler, ierror) }
 }
 names!(pmpi_file_get_errhandler_: pmpi_file_get_errhandler pmpi_file_get_errhandler__ PMPI_FILE_GET_ERRHANDLER pmpi_file_get_errhandler_f08_ pmpi_file_get_errhandler_f08 pmpi_file_get_errhandler_f08__ PMPI_FILE_GET_ERRHANDLER_F08);
-mpich_names!(pmpi_file_get_errhandler_: pmpir_file_get_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_errhandler_: pmpir_file_get_errhandler_f08_);
 
 #[inline]
 unsafe fn file_get_group<const P: bool>(fh: *mut c_int, group: *mut c_int, ierror: *mut c_int) {
@@ -280,7 +280,7 @@ unsafe extern "C" fn pmpi_file_get_group_(fh: *mut c_int, group: *mut c_int, ier
     unsafe { file_get_group::<true>(fh, group, ierror) }
 }
 names!(pmpi_file_get_group_: pmpi_file_get_group pmpi_file_get_group__ PMPI_FILE_GET_GROUP pmpi_file_get_group_f08_ pmpi_file_get_group_f08 pmpi_file_get_group_f08__ PMPI_FILE_GET_GROUP_F08);
-mpich_names!(pmpi_file_get_group_: pmpir_file_get_group_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_group_: pmpir_file_get_group_f08_);
 
 #[inline]
 unsafe fn file_get_info<const P: bool>(fh: *mut c_int, info_used: *mut c_int, ierror: *mut c_int) {
@@ -308,7 +308,7 @@ unsafe extern "C" fn pmpi_file_get_info_(fh: *mut c_int, info_used: *mut c_int, 
     unsafe { file_get_info::<true>(fh, info_used, ierror) }
 }
 names!(pmpi_file_get_info_: pmpi_file_get_info pmpi_file_get_info__ PMPI_FILE_GET_INFO pmpi_file_get_info_f08_ pmpi_file_get_info_f08 pmpi_file_get_info_f08__ PMPI_FILE_GET_INFO_F08);
-mpich_names!(pmpi_file_get_info_: pmpir_file_get_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_info_: pmpir_file_get_info_f08_);
 
 #[inline]
 unsafe fn file_get_position<const P: bool>(fh: *mut c_int, offset: *mut i64, ierror: *mut c_int) {
@@ -332,7 +332,7 @@ unsafe extern "C" fn pmpi_file_get_position_(fh: *mut c_int, offset: *mut i64, i
     unsafe { file_get_position::<true>(fh, offset, ierror) }
 }
 names!(pmpi_file_get_position_: pmpi_file_get_position pmpi_file_get_position__ PMPI_FILE_GET_POSITION pmpi_file_get_position_f08_ pmpi_file_get_position_f08 pmpi_file_get_position_f08__ PMPI_FILE_GET_POSITION_F08);
-mpich_names!(pmpi_file_get_position_: pmpir_file_get_position_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_position_: pmpir_file_get_position_f08_);
 
 #[inline]
 unsafe fn file_get_position_shared<const P: bool>(fh: *mut c_int, offset: *mut i64, ierror: *mut c_int) {
@@ -356,7 +356,7 @@ unsafe extern "C" fn pmpi_file_get_position_shared_(fh: *mut c_int, offset: *mut
     unsafe { file_get_position_shared::<true>(fh, offset, ierror) }
 }
 names!(pmpi_file_get_position_shared_: pmpi_file_get_position_shared pmpi_file_get_position_shared__ PMPI_FILE_GET_POSITION_SHARED pmpi_file_get_position_shared_f08_ pmpi_file_get_position_shared_f08 pmpi_file_get_position_shared_f08__ PMPI_FILE_GET_POSITION_SHARED_F08);
-mpich_names!(pmpi_file_get_position_shared_: pmpir_file_get_position_shared_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_position_shared_: pmpir_file_get_position_shared_f08_);
 
 #[inline]
 unsafe fn file_get_size<const P: bool>(fh: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -380,7 +380,7 @@ unsafe extern "C" fn pmpi_file_get_size_(fh: *mut c_int, size: *mut i64, ierror:
     unsafe { file_get_size::<true>(fh, size, ierror) }
 }
 names!(pmpi_file_get_size_: pmpi_file_get_size pmpi_file_get_size__ PMPI_FILE_GET_SIZE pmpi_file_get_size_f08_ pmpi_file_get_size_f08 pmpi_file_get_size_f08__ PMPI_FILE_GET_SIZE_F08);
-mpich_names!(pmpi_file_get_size_: pmpir_file_get_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_size_: pmpir_file_get_size_f08_);
 
 #[inline]
 unsafe fn file_get_type_extent<const P: bool>(fh: *mut c_int, datatype: *mut c_int, extent: *mut i64, ierror: *mut c_int) {
@@ -404,7 +404,7 @@ unsafe extern "C" fn pmpi_file_get_type_extent_(fh: *mut c_int, datatype: *mut c
     unsafe { file_get_type_extent::<true>(fh, datatype, extent, ierror) }
 }
 names!(pmpi_file_get_type_extent_: pmpi_file_get_type_extent pmpi_file_get_type_extent__ PMPI_FILE_GET_TYPE_EXTENT pmpi_file_get_type_extent_f08_ pmpi_file_get_type_extent_f08 pmpi_file_get_type_extent_f08__ PMPI_FILE_GET_TYPE_EXTENT_F08);
-mpich_names!(pmpi_file_get_type_extent_: pmpir_file_get_type_extent_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_type_extent_: pmpir_file_get_type_extent_f08_);
 
 #[inline]
 unsafe fn file_get_view<const P: bool>(fh: *mut c_int, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char, ierror: *mut c_int, datarep_len: usize) {
@@ -436,7 +436,7 @@ unsafe extern "C" fn pmpi_file_get_view_(fh: *mut c_int, disp: *mut i64, etype: 
     unsafe { file_get_view::<true>(fh, disp, etype, filetype, datarep, ierror, datarep_len) }
 }
 names!(pmpi_file_get_view_: pmpi_file_get_view pmpi_file_get_view__ PMPI_FILE_GET_VIEW pmpi_file_get_view_f08_ pmpi_file_get_view_f08 pmpi_file_get_view_f08__ PMPI_FILE_GET_VIEW_F08);
-mpich_names!(pmpi_file_get_view_: pmpir_file_get_view_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_get_view_: pmpir_file_get_view_f08_);
 
 #[inline]
 unsafe fn file_iread<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -457,7 +457,7 @@ unsafe extern "C" fn mpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *m
     unsafe { file_iread::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_: mpi_file_iread mpi_file_iread__ MPI_FILE_IREAD);
-openmpi_names!(mpi_file_iread_: mpi_file_iread_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iread_: mpi_file_iread_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -465,7 +465,7 @@ unsafe extern "C" fn pmpi_file_iread_(fh: *mut c_int, buf: *mut c_void, count: *
     unsafe { file_iread::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_: pmpi_file_iread pmpi_file_iread__ PMPI_FILE_IREAD);
-openmpi_names!(pmpi_file_iread_: pmpi_file_iread_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iread_: pmpi_file_iread_f08_);
 
 #[cold]
 unsafe fn file_iread_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -503,14 +503,14 @@ unsafe extern "C" fn mpi_file_iread_f08ts(fh: *mut c_int, buf: *const Passed, co
     // SAFETY: the caller's arguments.
     unsafe { file_iread_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_f08ts: mpi_file_iread_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_f08ts: mpi_file_iread_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_f08ts: pmpi_file_iread_f08ts_ pmpir_file_iread_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_f08ts: pmpi_file_iread_f08ts_ pmpir_file_iread_f08ts_);
 
 #[cold]
 unsafe fn file_iread_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -548,14 +548,14 @@ unsafe extern "C" fn mpi_file_iread_c_f08ts(fh: *mut c_int, buf: *const Passed, 
     // SAFETY: the caller's arguments.
     unsafe { file_iread_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_c_f08ts: mpi_file_iread_c_f08ts_ mpi_file_iread_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_c_f08ts: mpi_file_iread_c_f08ts_ mpi_file_iread_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_c_f08ts: pmpi_file_iread_c_f08ts_ pmpi_file_iread_f08ts_large_ pmpir_file_iread_c_f08ts_ pmpir_file_iread_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_c_f08ts: pmpi_file_iread_c_f08ts_ pmpi_file_iread_f08ts_large_ pmpir_file_iread_c_f08ts_ pmpir_file_iread_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -576,7 +576,7 @@ unsafe extern "C" fn mpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, count
     unsafe { file_iread_all::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_all_: mpi_file_iread_all mpi_file_iread_all__ MPI_FILE_IREAD_ALL);
-openmpi_names!(mpi_file_iread_all_: mpi_file_iread_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iread_all_: mpi_file_iread_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -584,7 +584,7 @@ unsafe extern "C" fn pmpi_file_iread_all_(fh: *mut c_int, buf: *mut c_void, coun
     unsafe { file_iread_all::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_all_: pmpi_file_iread_all pmpi_file_iread_all__ PMPI_FILE_IREAD_ALL);
-openmpi_names!(pmpi_file_iread_all_: pmpi_file_iread_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iread_all_: pmpi_file_iread_all_f08_);
 
 #[cold]
 unsafe fn file_iread_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -622,14 +622,14 @@ unsafe extern "C" fn mpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Passed
     // SAFETY: the caller's arguments.
     unsafe { file_iread_all_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_all_f08ts: mpi_file_iread_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_all_f08ts: mpi_file_iread_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_all_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_all_f08ts: pmpi_file_iread_all_f08ts_ pmpir_file_iread_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_all_f08ts: pmpi_file_iread_all_f08ts_ pmpir_file_iread_all_f08ts_);
 
 #[cold]
 unsafe fn file_iread_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -667,14 +667,14 @@ unsafe extern "C" fn mpi_file_iread_all_c_f08ts(fh: *mut c_int, buf: *const Pass
     // SAFETY: the caller's arguments.
     unsafe { file_iread_all_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_all_c_f08ts: mpi_file_iread_all_c_f08ts_ mpi_file_iread_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_all_c_f08ts: mpi_file_iread_all_c_f08ts_ mpi_file_iread_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_all_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_all_c_f08ts: pmpi_file_iread_all_c_f08ts_ pmpi_file_iread_all_f08ts_large_ pmpir_file_iread_all_c_f08ts_ pmpir_file_iread_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_all_c_f08ts: pmpi_file_iread_all_c_f08ts_ pmpi_file_iread_all_f08ts_large_ pmpir_file_iread_all_c_f08ts_ pmpir_file_iread_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -695,7 +695,7 @@ unsafe extern "C" fn mpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: *
     unsafe { file_iread_at::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_at_: mpi_file_iread_at mpi_file_iread_at__ MPI_FILE_IREAD_AT);
-openmpi_names!(mpi_file_iread_at_: mpi_file_iread_at_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iread_at_: mpi_file_iread_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -703,7 +703,7 @@ unsafe extern "C" fn pmpi_file_iread_at_(fh: *mut c_int, offset: *mut i64, buf: 
     unsafe { file_iread_at::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_at_: pmpi_file_iread_at pmpi_file_iread_at__ PMPI_FILE_IREAD_AT);
-openmpi_names!(pmpi_file_iread_at_: pmpi_file_iread_at_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iread_at_: pmpi_file_iread_at_f08_);
 
 #[cold]
 unsafe fn file_iread_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -741,14 +741,14 @@ unsafe extern "C" fn mpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, b
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_at_f08ts: mpi_file_iread_at_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_at_f08ts: mpi_file_iread_at_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_at_f08ts: pmpi_file_iread_at_f08ts_ pmpir_file_iread_at_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_at_f08ts: pmpi_file_iread_at_f08ts_ pmpir_file_iread_at_f08ts_);
 
 #[cold]
 unsafe fn file_iread_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -786,14 +786,14 @@ unsafe extern "C" fn mpi_file_iread_at_c_f08ts(fh: *mut c_int, offset: *mut i64,
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_at_c_f08ts: mpi_file_iread_at_c_f08ts_ mpi_file_iread_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_at_c_f08ts: mpi_file_iread_at_c_f08ts_ mpi_file_iread_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_at_c_f08ts: pmpi_file_iread_at_c_f08ts_ pmpi_file_iread_at_f08ts_large_ pmpir_file_iread_at_c_f08ts_ pmpir_file_iread_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_at_c_f08ts: pmpi_file_iread_at_c_f08ts_ pmpi_file_iread_at_f08ts_large_ pmpir_file_iread_at_c_f08ts_ pmpir_file_iread_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -814,7 +814,7 @@ unsafe extern "C" fn mpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, bu
     unsafe { file_iread_at_all::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_at_all_: mpi_file_iread_at_all mpi_file_iread_at_all__ MPI_FILE_IREAD_AT_ALL);
-openmpi_names!(mpi_file_iread_at_all_: mpi_file_iread_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iread_at_all_: mpi_file_iread_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -822,7 +822,7 @@ unsafe extern "C" fn pmpi_file_iread_at_all_(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_iread_at_all::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_at_all_: pmpi_file_iread_at_all pmpi_file_iread_at_all__ PMPI_FILE_IREAD_AT_ALL);
-openmpi_names!(pmpi_file_iread_at_all_: pmpi_file_iread_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iread_at_all_: pmpi_file_iread_at_all_f08_);
 
 #[cold]
 unsafe fn file_iread_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -860,14 +860,14 @@ unsafe extern "C" fn mpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i6
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_at_all_f08ts: mpi_file_iread_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_at_all_f08ts: mpi_file_iread_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_at_all_f08ts: pmpi_file_iread_at_all_f08ts_ pmpir_file_iread_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_at_all_f08ts: pmpi_file_iread_at_all_f08ts_ pmpir_file_iread_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_iread_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -905,14 +905,14 @@ unsafe extern "C" fn mpi_file_iread_at_all_c_f08ts(fh: *mut c_int, offset: *mut 
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_all_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_at_all_c_f08ts: mpi_file_iread_at_all_c_f08ts_ mpi_file_iread_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_at_all_c_f08ts: mpi_file_iread_at_all_c_f08ts_ mpi_file_iread_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_at_all_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_at_all_c_f08ts: pmpi_file_iread_at_all_c_f08ts_ pmpi_file_iread_at_all_f08ts_large_ pmpir_file_iread_at_all_c_f08ts_ pmpir_file_iread_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_at_all_c_f08ts: pmpi_file_iread_at_all_c_f08ts_ pmpi_file_iread_at_all_f08ts_large_ pmpir_file_iread_at_all_c_f08ts_ pmpir_file_iread_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iread_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -933,7 +933,7 @@ unsafe extern "C" fn mpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_iread_shared::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iread_shared_: mpi_file_iread_shared mpi_file_iread_shared__ MPI_FILE_IREAD_SHARED);
-openmpi_names!(mpi_file_iread_shared_: mpi_file_iread_shared_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iread_shared_: mpi_file_iread_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -941,7 +941,7 @@ unsafe extern "C" fn pmpi_file_iread_shared_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_iread_shared::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iread_shared_: pmpi_file_iread_shared pmpi_file_iread_shared__ PMPI_FILE_IREAD_SHARED);
-openmpi_names!(pmpi_file_iread_shared_: pmpi_file_iread_shared_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iread_shared_: pmpi_file_iread_shared_f08_);
 
 #[cold]
 unsafe fn file_iread_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -979,14 +979,14 @@ unsafe extern "C" fn mpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const Pas
     // SAFETY: the caller's arguments.
     unsafe { file_iread_shared_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_shared_f08ts: mpi_file_iread_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_shared_f08ts: mpi_file_iread_shared_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_shared_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_shared_f08ts: pmpi_file_iread_shared_f08ts_ pmpir_file_iread_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_shared_f08ts: pmpi_file_iread_shared_f08ts_ pmpir_file_iread_shared_f08ts_);
 
 #[cold]
 unsafe fn file_iread_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1024,14 +1024,14 @@ unsafe extern "C" fn mpi_file_iread_shared_c_f08ts(fh: *mut c_int, buf: *const P
     // SAFETY: the caller's arguments.
     unsafe { file_iread_shared_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iread_shared_c_f08ts: mpi_file_iread_shared_c_f08ts_ mpi_file_iread_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iread_shared_c_f08ts: mpi_file_iread_shared_c_f08ts_ mpi_file_iread_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iread_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iread_shared_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iread_shared_c_f08ts: pmpi_file_iread_shared_c_f08ts_ pmpi_file_iread_shared_f08ts_large_ pmpir_file_iread_shared_c_f08ts_ pmpir_file_iread_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iread_shared_c_f08ts: pmpi_file_iread_shared_c_f08ts_ pmpi_file_iread_shared_f08ts_large_ pmpir_file_iread_shared_c_f08ts_ pmpir_file_iread_shared_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1052,7 +1052,7 @@ unsafe extern "C" fn mpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: *
     unsafe { file_iwrite::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_: mpi_file_iwrite mpi_file_iwrite__ MPI_FILE_IWRITE);
-openmpi_names!(mpi_file_iwrite_: mpi_file_iwrite_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iwrite_: mpi_file_iwrite_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1060,7 +1060,7 @@ unsafe extern "C" fn pmpi_file_iwrite_(fh: *mut c_int, buf: *mut c_void, count: 
     unsafe { file_iwrite::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_: pmpi_file_iwrite pmpi_file_iwrite__ PMPI_FILE_IWRITE);
-openmpi_names!(pmpi_file_iwrite_: pmpi_file_iwrite_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iwrite_: pmpi_file_iwrite_f08_);
 
 #[cold]
 unsafe fn file_iwrite_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1098,14 +1098,14 @@ unsafe extern "C" fn mpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Passed, c
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_f08ts: mpi_file_iwrite_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_f08ts: mpi_file_iwrite_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_f08ts: pmpi_file_iwrite_f08ts_ pmpir_file_iwrite_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_f08ts: pmpi_file_iwrite_f08ts_ pmpir_file_iwrite_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1143,14 +1143,14 @@ unsafe extern "C" fn mpi_file_iwrite_c_f08ts(fh: *mut c_int, buf: *const Passed,
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_c_f08ts: mpi_file_iwrite_c_f08ts_ mpi_file_iwrite_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_c_f08ts: mpi_file_iwrite_c_f08ts_ mpi_file_iwrite_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_c_f08ts: pmpi_file_iwrite_c_f08ts_ pmpi_file_iwrite_f08ts_large_ pmpir_file_iwrite_c_f08ts_ pmpir_file_iwrite_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_c_f08ts: pmpi_file_iwrite_c_f08ts_ pmpi_file_iwrite_f08ts_large_ pmpir_file_iwrite_c_f08ts_ pmpir_file_iwrite_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1171,7 +1171,7 @@ unsafe extern "C" fn mpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, coun
     unsafe { file_iwrite_all::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_all_: mpi_file_iwrite_all mpi_file_iwrite_all__ MPI_FILE_IWRITE_ALL);
-openmpi_names!(mpi_file_iwrite_all_: mpi_file_iwrite_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iwrite_all_: mpi_file_iwrite_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1179,7 +1179,7 @@ unsafe extern "C" fn pmpi_file_iwrite_all_(fh: *mut c_int, buf: *mut c_void, cou
     unsafe { file_iwrite_all::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_all_: pmpi_file_iwrite_all pmpi_file_iwrite_all__ PMPI_FILE_IWRITE_ALL);
-openmpi_names!(pmpi_file_iwrite_all_: pmpi_file_iwrite_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iwrite_all_: pmpi_file_iwrite_all_f08_);
 
 #[cold]
 unsafe fn file_iwrite_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1217,14 +1217,14 @@ unsafe extern "C" fn mpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Passe
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_all_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_all_f08ts: mpi_file_iwrite_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_all_f08ts: mpi_file_iwrite_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_all_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_all_f08ts: pmpi_file_iwrite_all_f08ts_ pmpir_file_iwrite_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_all_f08ts: pmpi_file_iwrite_all_f08ts_ pmpir_file_iwrite_all_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1262,14 +1262,14 @@ unsafe extern "C" fn mpi_file_iwrite_all_c_f08ts(fh: *mut c_int, buf: *const Pas
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_all_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_all_c_f08ts: mpi_file_iwrite_all_c_f08ts_ mpi_file_iwrite_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_all_c_f08ts: mpi_file_iwrite_all_c_f08ts_ mpi_file_iwrite_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_all_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_all_c_f08ts: pmpi_file_iwrite_all_c_f08ts_ pmpi_file_iwrite_all_f08ts_large_ pmpir_file_iwrite_all_c_f08ts_ pmpir_file_iwrite_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_all_c_f08ts: pmpi_file_iwrite_all_c_f08ts_ pmpi_file_iwrite_all_f08ts_large_ pmpir_file_iwrite_all_c_f08ts_ pmpir_file_iwrite_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1290,7 +1290,7 @@ unsafe extern "C" fn mpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf: 
     unsafe { file_iwrite_at::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_at_: mpi_file_iwrite_at mpi_file_iwrite_at__ MPI_FILE_IWRITE_AT);
-openmpi_names!(mpi_file_iwrite_at_: mpi_file_iwrite_at_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iwrite_at_: mpi_file_iwrite_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1298,7 +1298,7 @@ unsafe extern "C" fn pmpi_file_iwrite_at_(fh: *mut c_int, offset: *mut i64, buf:
     unsafe { file_iwrite_at::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_at_: pmpi_file_iwrite_at pmpi_file_iwrite_at__ PMPI_FILE_IWRITE_AT);
-openmpi_names!(pmpi_file_iwrite_at_: pmpi_file_iwrite_at_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iwrite_at_: pmpi_file_iwrite_at_f08_);
 
 #[cold]
 unsafe fn file_iwrite_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1336,14 +1336,14 @@ unsafe extern "C" fn mpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64, 
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_at_f08ts: mpi_file_iwrite_at_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_at_f08ts: mpi_file_iwrite_at_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_at_f08ts: pmpi_file_iwrite_at_f08ts_ pmpir_file_iwrite_at_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_at_f08ts: pmpi_file_iwrite_at_f08ts_ pmpir_file_iwrite_at_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1381,14 +1381,14 @@ unsafe extern "C" fn mpi_file_iwrite_at_c_f08ts(fh: *mut c_int, offset: *mut i64
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_at_c_f08ts: mpi_file_iwrite_at_c_f08ts_ mpi_file_iwrite_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_at_c_f08ts: mpi_file_iwrite_at_c_f08ts_ mpi_file_iwrite_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_at_c_f08ts: pmpi_file_iwrite_at_c_f08ts_ pmpi_file_iwrite_at_f08ts_large_ pmpir_file_iwrite_at_c_f08ts_ pmpir_file_iwrite_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_at_c_f08ts: pmpi_file_iwrite_at_c_f08ts_ pmpi_file_iwrite_at_f08ts_large_ pmpir_file_iwrite_at_c_f08ts_ pmpir_file_iwrite_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1409,7 +1409,7 @@ unsafe extern "C" fn mpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_iwrite_at_all::<false>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_at_all_: mpi_file_iwrite_at_all mpi_file_iwrite_at_all__ MPI_FILE_IWRITE_AT_ALL);
-openmpi_names!(mpi_file_iwrite_at_all_: mpi_file_iwrite_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iwrite_at_all_: mpi_file_iwrite_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1417,7 +1417,7 @@ unsafe extern "C" fn pmpi_file_iwrite_at_all_(fh: *mut c_int, offset: *mut i64, 
     unsafe { file_iwrite_at_all::<true>(fh, offset, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_at_all_: pmpi_file_iwrite_at_all pmpi_file_iwrite_at_all__ PMPI_FILE_IWRITE_AT_ALL);
-openmpi_names!(pmpi_file_iwrite_at_all_: pmpi_file_iwrite_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iwrite_at_all_: pmpi_file_iwrite_at_all_f08_);
 
 #[cold]
 unsafe fn file_iwrite_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1455,14 +1455,14 @@ unsafe extern "C" fn mpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut i
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_at_all_f08ts: mpi_file_iwrite_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_at_all_f08ts: mpi_file_iwrite_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_at_all_f08ts: pmpi_file_iwrite_at_all_f08ts_ pmpir_file_iwrite_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_at_all_f08ts: pmpi_file_iwrite_at_all_f08ts_ pmpir_file_iwrite_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1500,14 +1500,14 @@ unsafe extern "C" fn mpi_file_iwrite_at_all_c_f08ts(fh: *mut c_int, offset: *mut
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_all_c::<false>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_at_all_c_f08ts: mpi_file_iwrite_at_all_c_f08ts_ mpi_file_iwrite_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_at_all_c_f08ts: mpi_file_iwrite_at_all_c_f08ts_ mpi_file_iwrite_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_at_all_c::<true>(fh, offset, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_at_all_c_f08ts: pmpi_file_iwrite_at_all_c_f08ts_ pmpi_file_iwrite_at_all_f08ts_large_ pmpir_file_iwrite_at_all_c_f08ts_ pmpir_file_iwrite_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_at_all_c_f08ts: pmpi_file_iwrite_at_all_c_f08ts_ pmpi_file_iwrite_at_all_f08ts_large_ pmpir_file_iwrite_at_all_c_f08ts_ pmpir_file_iwrite_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_iwrite_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1528,7 +1528,7 @@ unsafe extern "C" fn mpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_iwrite_shared::<false>(fh, buf, count, datatype, request, ierror) }
 }
 names!(mpi_file_iwrite_shared_: mpi_file_iwrite_shared mpi_file_iwrite_shared__ MPI_FILE_IWRITE_SHARED);
-openmpi_names!(mpi_file_iwrite_shared_: mpi_file_iwrite_shared_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_iwrite_shared_: mpi_file_iwrite_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1536,7 +1536,7 @@ unsafe extern "C" fn pmpi_file_iwrite_shared_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_iwrite_shared::<true>(fh, buf, count, datatype, request, ierror) }
 }
 names!(pmpi_file_iwrite_shared_: pmpi_file_iwrite_shared pmpi_file_iwrite_shared__ PMPI_FILE_IWRITE_SHARED);
-openmpi_names!(pmpi_file_iwrite_shared_: pmpi_file_iwrite_shared_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_iwrite_shared_: pmpi_file_iwrite_shared_f08_);
 
 #[cold]
 unsafe fn file_iwrite_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1574,14 +1574,14 @@ unsafe extern "C" fn mpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_shared_f08::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_shared_f08ts: mpi_file_iwrite_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_shared_f08ts: mpi_file_iwrite_shared_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_shared_f08::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_shared_f08ts: pmpi_file_iwrite_shared_f08ts_ pmpir_file_iwrite_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_shared_f08ts: pmpi_file_iwrite_shared_f08ts_ pmpir_file_iwrite_shared_f08ts_);
 
 #[cold]
 unsafe fn file_iwrite_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1619,14 +1619,14 @@ unsafe extern "C" fn mpi_file_iwrite_shared_c_f08ts(fh: *mut c_int, buf: *const 
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_shared_c::<false>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(mpi_file_iwrite_shared_c_f08ts: mpi_file_iwrite_shared_c_f08ts_ mpi_file_iwrite_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_iwrite_shared_c_f08ts: mpi_file_iwrite_shared_c_f08ts_ mpi_file_iwrite_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_iwrite_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_iwrite_shared_c::<true>(fh, described!(buf), count, datatype, request, ierror) }
 }
-mpich_names!(pmpi_file_iwrite_shared_c_f08ts: pmpi_file_iwrite_shared_c_f08ts_ pmpi_file_iwrite_shared_f08ts_large_ pmpir_file_iwrite_shared_c_f08ts_ pmpir_file_iwrite_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_iwrite_shared_c_f08ts: pmpi_file_iwrite_shared_c_f08ts_ pmpi_file_iwrite_shared_f08ts_large_ pmpir_file_iwrite_shared_c_f08ts_ pmpir_file_iwrite_shared_f08ts_large_);
 
 #[inline]
 unsafe fn file_open<const P: bool>(comm: *mut c_int, filename: *mut c_char, amode: *mut c_int, info: *mut c_int, fh: *mut c_int, ierror: *mut c_int, filename_len: usize) {
@@ -1655,7 +1655,7 @@ unsafe extern "C" fn pmpi_file_open_(comm: *mut c_int, filename: *mut c_char, am
     unsafe { file_open::<true>(comm, filename, amode, info, fh, ierror, filename_len) }
 }
 names!(pmpi_file_open_: pmpi_file_open pmpi_file_open__ PMPI_FILE_OPEN pmpi_file_open_f08_ pmpi_file_open_f08 pmpi_file_open_f08__ PMPI_FILE_OPEN_F08);
-mpich_names!(pmpi_file_open_: pmpir_file_open_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_open_: pmpir_file_open_f08_);
 
 #[inline]
 unsafe fn file_preallocate<const P: bool>(fh: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -1679,7 +1679,7 @@ unsafe extern "C" fn pmpi_file_preallocate_(fh: *mut c_int, size: *mut i64, ierr
     unsafe { file_preallocate::<true>(fh, size, ierror) }
 }
 names!(pmpi_file_preallocate_: pmpi_file_preallocate pmpi_file_preallocate__ PMPI_FILE_PREALLOCATE pmpi_file_preallocate_f08_ pmpi_file_preallocate_f08 pmpi_file_preallocate_f08__ PMPI_FILE_PREALLOCATE_F08);
-mpich_names!(pmpi_file_preallocate_: pmpir_file_preallocate_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_preallocate_: pmpir_file_preallocate_f08_);
 
 #[inline]
 unsafe fn file_read<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1696,7 +1696,7 @@ unsafe extern "C" fn mpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *mu
     unsafe { file_read::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_: mpi_file_read mpi_file_read__ MPI_FILE_READ);
-openmpi_names!(mpi_file_read_: mpi_file_read_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_: mpi_file_read_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1704,7 +1704,7 @@ unsafe extern "C" fn pmpi_file_read_(fh: *mut c_int, buf: *mut c_void, count: *m
     unsafe { file_read::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_: pmpi_file_read pmpi_file_read__ PMPI_FILE_READ);
-openmpi_names!(pmpi_file_read_: pmpi_file_read_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_: pmpi_file_read_f08_);
 
 #[cold]
 unsafe fn file_read_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1734,14 +1734,14 @@ unsafe extern "C" fn mpi_file_read_f08ts(fh: *mut c_int, buf: *const Passed, cou
     // SAFETY: the caller's arguments.
     unsafe { file_read_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_f08ts: mpi_file_read_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_f08ts: mpi_file_read_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_f08ts: pmpi_file_read_f08ts_ pmpir_file_read_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_f08ts: pmpi_file_read_f08ts_ pmpir_file_read_f08ts_);
 
 #[cold]
 unsafe fn file_read_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1771,14 +1771,14 @@ unsafe extern "C" fn mpi_file_read_c_f08ts(fh: *mut c_int, buf: *const Passed, c
     // SAFETY: the caller's arguments.
     unsafe { file_read_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_c_f08ts: mpi_file_read_c_f08ts_ mpi_file_read_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_c_f08ts: mpi_file_read_c_f08ts_ mpi_file_read_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_c_f08ts: pmpi_file_read_c_f08ts_ pmpi_file_read_f08ts_large_ pmpir_file_read_c_f08ts_ pmpir_file_read_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_c_f08ts: pmpi_file_read_c_f08ts_ pmpi_file_read_f08ts_large_ pmpir_file_read_c_f08ts_ pmpir_file_read_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1795,7 +1795,7 @@ unsafe extern "C" fn mpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count:
     unsafe { file_read_all::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_all_: mpi_file_read_all mpi_file_read_all__ MPI_FILE_READ_ALL);
-openmpi_names!(mpi_file_read_all_: mpi_file_read_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_all_: mpi_file_read_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1803,7 +1803,7 @@ unsafe extern "C" fn pmpi_file_read_all_(fh: *mut c_int, buf: *mut c_void, count
     unsafe { file_read_all::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_all_: pmpi_file_read_all pmpi_file_read_all__ PMPI_FILE_READ_ALL);
-openmpi_names!(pmpi_file_read_all_: pmpi_file_read_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_all_: pmpi_file_read_all_f08_);
 
 #[cold]
 unsafe fn file_read_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1833,14 +1833,14 @@ unsafe extern "C" fn mpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Passed,
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_all_f08ts: mpi_file_read_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_all_f08ts: mpi_file_read_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_all_f08ts: pmpi_file_read_all_f08ts_ pmpir_file_read_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_all_f08ts: pmpi_file_read_all_f08ts_ pmpir_file_read_all_f08ts_);
 
 #[cold]
 unsafe fn file_read_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1870,14 +1870,14 @@ unsafe extern "C" fn mpi_file_read_all_c_f08ts(fh: *mut c_int, buf: *const Passe
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_all_c_f08ts: mpi_file_read_all_c_f08ts_ mpi_file_read_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_all_c_f08ts: mpi_file_read_all_c_f08ts_ mpi_file_read_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_all_c_f08ts: pmpi_file_read_all_c_f08ts_ pmpi_file_read_all_f08ts_large_ pmpir_file_read_all_c_f08ts_ pmpir_file_read_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_all_c_f08ts: pmpi_file_read_all_c_f08ts_ pmpi_file_read_all_f08ts_large_ pmpir_file_read_all_c_f08ts_ pmpir_file_read_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_all_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1894,7 +1894,7 @@ unsafe extern "C" fn mpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_read_all_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_read_all_begin_: mpi_file_read_all_begin mpi_file_read_all_begin__ MPI_FILE_READ_ALL_BEGIN);
-openmpi_names!(mpi_file_read_all_begin_: mpi_file_read_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_all_begin_: mpi_file_read_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1902,7 +1902,7 @@ unsafe extern "C" fn pmpi_file_read_all_begin_(fh: *mut c_int, buf: *mut c_void,
     unsafe { file_read_all_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_read_all_begin_: pmpi_file_read_all_begin pmpi_file_read_all_begin__ PMPI_FILE_READ_ALL_BEGIN);
-openmpi_names!(pmpi_file_read_all_begin_: pmpi_file_read_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_all_begin_: pmpi_file_read_all_begin_f08_);
 
 #[cold]
 unsafe fn file_read_all_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1933,14 +1933,14 @@ unsafe extern "C" fn mpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const P
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_read_all_begin_f08ts: mpi_file_read_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_all_begin_f08ts: mpi_file_read_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_read_all_begin_f08ts: pmpi_file_read_all_begin_f08ts_ pmpir_file_read_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_all_begin_f08ts: pmpi_file_read_all_begin_f08ts_ pmpir_file_read_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_read_all_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1971,14 +1971,14 @@ unsafe extern "C" fn mpi_file_read_all_begin_c_f08ts(fh: *mut c_int, buf: *const
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_read_all_begin_c_f08ts: mpi_file_read_all_begin_c_f08ts_ mpi_file_read_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_all_begin_c_f08ts: mpi_file_read_all_begin_c_f08ts_ mpi_file_read_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_read_all_begin_c_f08ts: pmpi_file_read_all_begin_c_f08ts_ pmpi_file_read_all_begin_f08ts_large_ pmpir_file_read_all_begin_c_f08ts_ pmpir_file_read_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_all_begin_c_f08ts: pmpi_file_read_all_begin_c_f08ts_ pmpi_file_read_all_begin_f08ts_large_ pmpir_file_read_all_begin_c_f08ts_ pmpir_file_read_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1995,7 +1995,7 @@ unsafe extern "C" fn mpi_file_read_all_end_(fh: *mut c_int, buf: *mut c_void, st
     unsafe { file_read_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_read_all_end_: mpi_file_read_all_end mpi_file_read_all_end__ MPI_FILE_READ_ALL_END);
-openmpi_names!(mpi_file_read_all_end_: mpi_file_read_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_all_end_: mpi_file_read_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2003,7 +2003,7 @@ unsafe extern "C" fn pmpi_file_read_all_end_(fh: *mut c_int, buf: *mut c_void, s
     unsafe { file_read_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_read_all_end_: pmpi_file_read_all_end pmpi_file_read_all_end__ PMPI_FILE_READ_ALL_END);
-openmpi_names!(pmpi_file_read_all_end_: pmpi_file_read_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_all_end_: pmpi_file_read_all_end_f08_);
 
 #[inline]
 unsafe fn file_read_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2019,14 +2019,14 @@ unsafe extern "C" fn mpi_file_read_all_end_f08ts(fh: *mut c_int, buf: *const Pas
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(mpi_file_read_all_end_f08ts: mpi_file_read_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_all_end_f08ts: mpi_file_read_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(pmpi_file_read_all_end_f08ts: pmpi_file_read_all_end_f08ts_ pmpir_file_read_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_all_end_f08ts: pmpi_file_read_all_end_f08ts_ pmpir_file_read_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_read_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2043,7 +2043,7 @@ unsafe extern "C" fn mpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *m
     unsafe { file_read_at::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_at_: mpi_file_read_at mpi_file_read_at__ MPI_FILE_READ_AT);
-openmpi_names!(mpi_file_read_at_: mpi_file_read_at_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_at_: mpi_file_read_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2051,7 +2051,7 @@ unsafe extern "C" fn pmpi_file_read_at_(fh: *mut c_int, offset: *mut i64, buf: *
     unsafe { file_read_at::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_at_: pmpi_file_read_at pmpi_file_read_at__ PMPI_FILE_READ_AT);
-openmpi_names!(pmpi_file_read_at_: pmpi_file_read_at_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_at_: pmpi_file_read_at_f08_);
 
 #[cold]
 unsafe fn file_read_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2081,14 +2081,14 @@ unsafe extern "C" fn mpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, bu
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_at_f08ts: mpi_file_read_at_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_f08ts: mpi_file_read_at_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_at_f08ts: pmpi_file_read_at_f08ts_ pmpir_file_read_at_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_f08ts: pmpi_file_read_at_f08ts_ pmpir_file_read_at_f08ts_);
 
 #[cold]
 unsafe fn file_read_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2118,14 +2118,14 @@ unsafe extern "C" fn mpi_file_read_at_c_f08ts(fh: *mut c_int, offset: *mut i64, 
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_at_c_f08ts: mpi_file_read_at_c_f08ts_ mpi_file_read_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_c_f08ts: mpi_file_read_at_c_f08ts_ mpi_file_read_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_at_c_f08ts: pmpi_file_read_at_c_f08ts_ pmpi_file_read_at_f08ts_large_ pmpir_file_read_at_c_f08ts_ pmpir_file_read_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_c_f08ts: pmpi_file_read_at_c_f08ts_ pmpi_file_read_at_f08ts_large_ pmpir_file_read_at_c_f08ts_ pmpir_file_read_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2142,7 +2142,7 @@ unsafe extern "C" fn mpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, buf
     unsafe { file_read_at_all::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_at_all_: mpi_file_read_at_all mpi_file_read_at_all__ MPI_FILE_READ_AT_ALL);
-openmpi_names!(mpi_file_read_at_all_: mpi_file_read_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_at_all_: mpi_file_read_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2150,7 +2150,7 @@ unsafe extern "C" fn pmpi_file_read_at_all_(fh: *mut c_int, offset: *mut i64, bu
     unsafe { file_read_at_all::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_at_all_: pmpi_file_read_at_all pmpi_file_read_at_all__ PMPI_FILE_READ_AT_ALL);
-openmpi_names!(pmpi_file_read_at_all_: pmpi_file_read_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_at_all_: pmpi_file_read_at_all_f08_);
 
 #[cold]
 unsafe fn file_read_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2180,14 +2180,14 @@ unsafe extern "C" fn mpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i64
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_at_all_f08ts: mpi_file_read_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_all_f08ts: mpi_file_read_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_at_all_f08ts: pmpi_file_read_at_all_f08ts_ pmpir_file_read_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_all_f08ts: pmpi_file_read_at_all_f08ts_ pmpir_file_read_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_read_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2217,14 +2217,14 @@ unsafe extern "C" fn mpi_file_read_at_all_c_f08ts(fh: *mut c_int, offset: *mut i
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_at_all_c_f08ts: mpi_file_read_at_all_c_f08ts_ mpi_file_read_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_all_c_f08ts: mpi_file_read_at_all_c_f08ts_ mpi_file_read_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_at_all_c_f08ts: pmpi_file_read_at_all_c_f08ts_ pmpi_file_read_at_all_f08ts_large_ pmpir_file_read_at_all_c_f08ts_ pmpir_file_read_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_all_c_f08ts: pmpi_file_read_at_all_c_f08ts_ pmpi_file_read_at_all_f08ts_large_ pmpir_file_read_at_all_c_f08ts_ pmpir_file_read_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_at_all_begin<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2241,7 +2241,7 @@ unsafe extern "C" fn mpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i6
     unsafe { file_read_at_all_begin::<false>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(mpi_file_read_at_all_begin_: mpi_file_read_at_all_begin mpi_file_read_at_all_begin__ MPI_FILE_READ_AT_ALL_BEGIN);
-openmpi_names!(mpi_file_read_at_all_begin_: mpi_file_read_at_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_at_all_begin_: mpi_file_read_at_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2249,7 +2249,7 @@ unsafe extern "C" fn pmpi_file_read_at_all_begin_(fh: *mut c_int, offset: *mut i
     unsafe { file_read_at_all_begin::<true>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_read_at_all_begin_: pmpi_file_read_at_all_begin pmpi_file_read_at_all_begin__ PMPI_FILE_READ_AT_ALL_BEGIN);
-openmpi_names!(pmpi_file_read_at_all_begin_: pmpi_file_read_at_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_at_all_begin_: pmpi_file_read_at_all_begin_f08_);
 
 #[cold]
 unsafe fn file_read_at_all_begin_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2280,14 +2280,14 @@ unsafe extern "C" fn mpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *m
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_begin_f08::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_read_at_all_begin_f08ts: mpi_file_read_at_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_all_begin_f08ts: mpi_file_read_at_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_begin_f08::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_read_at_all_begin_f08ts: pmpi_file_read_at_all_begin_f08ts_ pmpir_file_read_at_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_all_begin_f08ts: pmpi_file_read_at_all_begin_f08ts_ pmpir_file_read_at_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_read_at_all_begin_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2318,14 +2318,14 @@ unsafe extern "C" fn mpi_file_read_at_all_begin_c_f08ts(fh: *mut c_int, offset: 
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_begin_c::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_read_at_all_begin_c_f08ts: mpi_file_read_at_all_begin_c_f08ts_ mpi_file_read_at_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_all_begin_c_f08ts: mpi_file_read_at_all_begin_c_f08ts_ mpi_file_read_at_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_begin_c::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_read_at_all_begin_c_f08ts: pmpi_file_read_at_all_begin_c_f08ts_ pmpi_file_read_at_all_begin_f08ts_large_ pmpir_file_read_at_all_begin_c_f08ts_ pmpir_file_read_at_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_all_begin_c_f08ts: pmpi_file_read_at_all_begin_c_f08ts_ pmpi_file_read_at_all_begin_f08ts_large_ pmpir_file_read_at_all_begin_c_f08ts_ pmpir_file_read_at_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_at_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2342,7 +2342,7 @@ unsafe extern "C" fn mpi_file_read_at_all_end_(fh: *mut c_int, buf: *mut c_void,
     unsafe { file_read_at_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_read_at_all_end_: mpi_file_read_at_all_end mpi_file_read_at_all_end__ MPI_FILE_READ_AT_ALL_END);
-openmpi_names!(mpi_file_read_at_all_end_: mpi_file_read_at_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_at_all_end_: mpi_file_read_at_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2350,7 +2350,7 @@ unsafe extern "C" fn pmpi_file_read_at_all_end_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_read_at_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_read_at_all_end_: pmpi_file_read_at_all_end pmpi_file_read_at_all_end__ PMPI_FILE_READ_AT_ALL_END);
-openmpi_names!(pmpi_file_read_at_all_end_: pmpi_file_read_at_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_at_all_end_: pmpi_file_read_at_all_end_f08_);
 
 #[inline]
 unsafe fn file_read_at_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2366,14 +2366,14 @@ unsafe extern "C" fn mpi_file_read_at_all_end_f08ts(fh: *mut c_int, buf: *const 
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(mpi_file_read_at_all_end_f08ts: mpi_file_read_at_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_at_all_end_f08ts: mpi_file_read_at_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_at_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_at_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(pmpi_file_read_at_all_end_f08ts: pmpi_file_read_at_all_end_f08ts_ pmpir_file_read_at_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_at_all_end_f08ts: pmpi_file_read_at_all_end_f08ts_ pmpir_file_read_at_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_read_ordered<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2390,7 +2390,7 @@ unsafe extern "C" fn mpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_read_ordered::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_ordered_: mpi_file_read_ordered mpi_file_read_ordered__ MPI_FILE_READ_ORDERED);
-openmpi_names!(mpi_file_read_ordered_: mpi_file_read_ordered_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_ordered_: mpi_file_read_ordered_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2398,7 +2398,7 @@ unsafe extern "C" fn pmpi_file_read_ordered_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_read_ordered::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_ordered_: pmpi_file_read_ordered pmpi_file_read_ordered__ PMPI_FILE_READ_ORDERED);
-openmpi_names!(pmpi_file_read_ordered_: pmpi_file_read_ordered_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_ordered_: pmpi_file_read_ordered_f08_);
 
 #[cold]
 unsafe fn file_read_ordered_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2428,14 +2428,14 @@ unsafe extern "C" fn mpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const Pas
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_ordered_f08ts: mpi_file_read_ordered_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_ordered_f08ts: mpi_file_read_ordered_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_ordered_f08ts: pmpi_file_read_ordered_f08ts_ pmpir_file_read_ordered_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_ordered_f08ts: pmpi_file_read_ordered_f08ts_ pmpir_file_read_ordered_f08ts_);
 
 #[cold]
 unsafe fn file_read_ordered_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2465,14 +2465,14 @@ unsafe extern "C" fn mpi_file_read_ordered_c_f08ts(fh: *mut c_int, buf: *const P
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_ordered_c_f08ts: mpi_file_read_ordered_c_f08ts_ mpi_file_read_ordered_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_ordered_c_f08ts: mpi_file_read_ordered_c_f08ts_ mpi_file_read_ordered_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_ordered_c_f08ts: pmpi_file_read_ordered_c_f08ts_ pmpi_file_read_ordered_f08ts_large_ pmpir_file_read_ordered_c_f08ts_ pmpir_file_read_ordered_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_ordered_c_f08ts: pmpi_file_read_ordered_c_f08ts_ pmpi_file_read_ordered_f08ts_large_ pmpir_file_read_ordered_c_f08ts_ pmpir_file_read_ordered_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_ordered_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2489,7 +2489,7 @@ unsafe extern "C" fn mpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_vo
     unsafe { file_read_ordered_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_read_ordered_begin_: mpi_file_read_ordered_begin mpi_file_read_ordered_begin__ MPI_FILE_READ_ORDERED_BEGIN);
-openmpi_names!(mpi_file_read_ordered_begin_: mpi_file_read_ordered_begin_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_ordered_begin_: mpi_file_read_ordered_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2497,7 +2497,7 @@ unsafe extern "C" fn pmpi_file_read_ordered_begin_(fh: *mut c_int, buf: *mut c_v
     unsafe { file_read_ordered_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_read_ordered_begin_: pmpi_file_read_ordered_begin pmpi_file_read_ordered_begin__ PMPI_FILE_READ_ORDERED_BEGIN);
-openmpi_names!(pmpi_file_read_ordered_begin_: pmpi_file_read_ordered_begin_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_ordered_begin_: pmpi_file_read_ordered_begin_f08_);
 
 #[cold]
 unsafe fn file_read_ordered_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2528,14 +2528,14 @@ unsafe extern "C" fn mpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *con
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_read_ordered_begin_f08ts: mpi_file_read_ordered_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_ordered_begin_f08ts: mpi_file_read_ordered_begin_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_read_ordered_begin_f08ts: pmpi_file_read_ordered_begin_f08ts_ pmpir_file_read_ordered_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_ordered_begin_f08ts: pmpi_file_read_ordered_begin_f08ts_ pmpir_file_read_ordered_begin_f08ts_);
 
 #[cold]
 unsafe fn file_read_ordered_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -2566,14 +2566,14 @@ unsafe extern "C" fn mpi_file_read_ordered_begin_c_f08ts(fh: *mut c_int, buf: *c
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_read_ordered_begin_c_f08ts: mpi_file_read_ordered_begin_c_f08ts_ mpi_file_read_ordered_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_ordered_begin_c_f08ts: mpi_file_read_ordered_begin_c_f08ts_ mpi_file_read_ordered_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_read_ordered_begin_c_f08ts: pmpi_file_read_ordered_begin_c_f08ts_ pmpi_file_read_ordered_begin_f08ts_large_ pmpir_file_read_ordered_begin_c_f08ts_ pmpir_file_read_ordered_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_ordered_begin_c_f08ts: pmpi_file_read_ordered_begin_c_f08ts_ pmpi_file_read_ordered_begin_f08ts_large_ pmpir_file_read_ordered_begin_c_f08ts_ pmpir_file_read_ordered_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_read_ordered_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2590,7 +2590,7 @@ unsafe extern "C" fn mpi_file_read_ordered_end_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_read_ordered_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_read_ordered_end_: mpi_file_read_ordered_end mpi_file_read_ordered_end__ MPI_FILE_READ_ORDERED_END);
-openmpi_names!(mpi_file_read_ordered_end_: mpi_file_read_ordered_end_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_ordered_end_: mpi_file_read_ordered_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2598,7 +2598,7 @@ unsafe extern "C" fn pmpi_file_read_ordered_end_(fh: *mut c_int, buf: *mut c_voi
     unsafe { file_read_ordered_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_read_ordered_end_: pmpi_file_read_ordered_end pmpi_file_read_ordered_end__ PMPI_FILE_READ_ORDERED_END);
-openmpi_names!(pmpi_file_read_ordered_end_: pmpi_file_read_ordered_end_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_ordered_end_: pmpi_file_read_ordered_end_f08_);
 
 #[inline]
 unsafe fn file_read_ordered_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2614,14 +2614,14 @@ unsafe extern "C" fn mpi_file_read_ordered_end_f08ts(fh: *mut c_int, buf: *const
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(mpi_file_read_ordered_end_f08ts: mpi_file_read_ordered_end_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_ordered_end_f08ts: mpi_file_read_ordered_end_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_ordered_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_ordered_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(pmpi_file_read_ordered_end_f08ts: pmpi_file_read_ordered_end_f08ts_ pmpir_file_read_ordered_end_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_ordered_end_f08ts: pmpi_file_read_ordered_end_f08ts_ pmpir_file_read_ordered_end_f08ts_);
 
 #[inline]
 unsafe fn file_read_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2638,7 +2638,7 @@ unsafe extern "C" fn mpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, cou
     unsafe { file_read_shared::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_read_shared_: mpi_file_read_shared mpi_file_read_shared__ MPI_FILE_READ_SHARED);
-openmpi_names!(mpi_file_read_shared_: mpi_file_read_shared_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_read_shared_: mpi_file_read_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2646,7 +2646,7 @@ unsafe extern "C" fn pmpi_file_read_shared_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_read_shared::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_read_shared_: pmpi_file_read_shared pmpi_file_read_shared__ PMPI_FILE_READ_SHARED);
-openmpi_names!(pmpi_file_read_shared_: pmpi_file_read_shared_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_read_shared_: pmpi_file_read_shared_f08_);
 
 #[cold]
 unsafe fn file_read_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2676,14 +2676,14 @@ unsafe extern "C" fn mpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Pass
     // SAFETY: the caller's arguments.
     unsafe { file_read_shared_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_shared_f08ts: mpi_file_read_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_shared_f08ts: mpi_file_read_shared_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_shared_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_shared_f08ts: pmpi_file_read_shared_f08ts_ pmpir_file_read_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_shared_f08ts: pmpi_file_read_shared_f08ts_ pmpir_file_read_shared_f08ts_);
 
 #[cold]
 unsafe fn file_read_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2713,14 +2713,14 @@ unsafe extern "C" fn mpi_file_read_shared_c_f08ts(fh: *mut c_int, buf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { file_read_shared_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_read_shared_c_f08ts: mpi_file_read_shared_c_f08ts_ mpi_file_read_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_read_shared_c_f08ts: mpi_file_read_shared_c_f08ts_ mpi_file_read_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_read_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_read_shared_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_read_shared_c_f08ts: pmpi_file_read_shared_c_f08ts_ pmpi_file_read_shared_f08ts_large_ pmpir_file_read_shared_c_f08ts_ pmpir_file_read_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_read_shared_c_f08ts: pmpi_file_read_shared_c_f08ts_ pmpi_file_read_shared_f08ts_large_ pmpir_file_read_shared_c_f08ts_ pmpir_file_read_shared_f08ts_large_);
 
 #[inline]
 unsafe fn file_seek<const P: bool>(fh: *mut c_int, offset: *mut i64, whence: *mut c_int, ierror: *mut c_int) {
@@ -2744,7 +2744,7 @@ unsafe extern "C" fn pmpi_file_seek_(fh: *mut c_int, offset: *mut i64, whence: *
     unsafe { file_seek::<true>(fh, offset, whence, ierror) }
 }
 names!(pmpi_file_seek_: pmpi_file_seek pmpi_file_seek__ PMPI_FILE_SEEK pmpi_file_seek_f08_ pmpi_file_seek_f08 pmpi_file_seek_f08__ PMPI_FILE_SEEK_F08);
-mpich_names!(pmpi_file_seek_: pmpir_file_seek_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_seek_: pmpir_file_seek_f08_);
 
 #[inline]
 unsafe fn file_seek_shared<const P: bool>(fh: *mut c_int, offset: *mut i64, whence: *mut c_int, ierror: *mut c_int) {
@@ -2768,7 +2768,7 @@ unsafe extern "C" fn pmpi_file_seek_shared_(fh: *mut c_int, offset: *mut i64, wh
     unsafe { file_seek_shared::<true>(fh, offset, whence, ierror) }
 }
 names!(pmpi_file_seek_shared_: pmpi_file_seek_shared pmpi_file_seek_shared__ PMPI_FILE_SEEK_SHARED pmpi_file_seek_shared_f08_ pmpi_file_seek_shared_f08 pmpi_file_seek_shared_f08__ PMPI_FILE_SEEK_SHARED_F08);
-mpich_names!(pmpi_file_seek_shared_: pmpir_file_seek_shared_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_seek_shared_: pmpir_file_seek_shared_f08_);
 
 #[inline]
 unsafe fn file_set_atomicity<const P: bool>(fh: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -2792,7 +2792,7 @@ unsafe extern "C" fn pmpi_file_set_atomicity_(fh: *mut c_int, flag: *mut c_int, 
     unsafe { file_set_atomicity::<true>(fh, flag, ierror) }
 }
 names!(pmpi_file_set_atomicity_: pmpi_file_set_atomicity pmpi_file_set_atomicity__ PMPI_FILE_SET_ATOMICITY pmpi_file_set_atomicity_f08_ pmpi_file_set_atomicity_f08 pmpi_file_set_atomicity_f08__ PMPI_FILE_SET_ATOMICITY_F08);
-mpich_names!(pmpi_file_set_atomicity_: pmpir_file_set_atomicity_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_set_atomicity_: pmpir_file_set_atomicity_f08_);
 
 #[inline]
 unsafe fn file_set_errhandler<const P: bool>(file: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -2816,7 +2816,7 @@ unsafe extern "C" fn pmpi_file_set_errhandler_(file: *mut c_int, errhandler: *mu
     unsafe { file_set_errhandler::<true>(file, errhandler, ierror) }
 }
 names!(pmpi_file_set_errhandler_: pmpi_file_set_errhandler pmpi_file_set_errhandler__ PMPI_FILE_SET_ERRHANDLER pmpi_file_set_errhandler_f08_ pmpi_file_set_errhandler_f08 pmpi_file_set_errhandler_f08__ PMPI_FILE_SET_ERRHANDLER_F08);
-mpich_names!(pmpi_file_set_errhandler_: pmpir_file_set_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_set_errhandler_: pmpir_file_set_errhandler_f08_);
 
 #[inline]
 unsafe fn file_set_info<const P: bool>(fh: *mut c_int, info: *mut c_int, ierror: *mut c_int) {
@@ -2840,7 +2840,7 @@ unsafe extern "C" fn pmpi_file_set_info_(fh: *mut c_int, info: *mut c_int, ierro
     unsafe { file_set_info::<true>(fh, info, ierror) }
 }
 names!(pmpi_file_set_info_: pmpi_file_set_info pmpi_file_set_info__ PMPI_FILE_SET_INFO pmpi_file_set_info_f08_ pmpi_file_set_info_f08 pmpi_file_set_info_f08__ PMPI_FILE_SET_INFO_F08);
-mpich_names!(pmpi_file_set_info_: pmpir_file_set_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_set_info_: pmpir_file_set_info_f08_);
 
 #[inline]
 unsafe fn file_set_size<const P: bool>(fh: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -2864,7 +2864,7 @@ unsafe extern "C" fn pmpi_file_set_size_(fh: *mut c_int, size: *mut i64, ierror:
     unsafe { file_set_size::<true>(fh, size, ierror) }
 }
 names!(pmpi_file_set_size_: pmpi_file_set_size pmpi_file_set_size__ PMPI_FILE_SET_SIZE pmpi_file_set_size_f08_ pmpi_file_set_size_f08 pmpi_file_set_size_f08__ PMPI_FILE_SET_SIZE_F08);
-mpich_names!(pmpi_file_set_size_: pmpir_file_set_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_set_size_: pmpir_file_set_size_f08_);
 
 #[inline]
 unsafe fn file_set_view<const P: bool>(fh: *mut c_int, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char, info: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
@@ -2889,7 +2889,7 @@ unsafe extern "C" fn pmpi_file_set_view_(fh: *mut c_int, disp: *mut i64, etype: 
     unsafe { file_set_view::<true>(fh, disp, etype, filetype, datarep, info, ierror, datarep_len) }
 }
 names!(pmpi_file_set_view_: pmpi_file_set_view pmpi_file_set_view__ PMPI_FILE_SET_VIEW pmpi_file_set_view_f08_ pmpi_file_set_view_f08 pmpi_file_set_view_f08__ PMPI_FILE_SET_VIEW_F08);
-mpich_names!(pmpi_file_set_view_: pmpir_file_set_view_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_set_view_: pmpir_file_set_view_f08_);
 
 #[inline]
 unsafe fn file_sync<const P: bool>(fh: *mut c_int, ierror: *mut c_int) {
@@ -2913,7 +2913,7 @@ unsafe extern "C" fn pmpi_file_sync_(fh: *mut c_int, ierror: *mut c_int) {
     unsafe { file_sync::<true>(fh, ierror) }
 }
 names!(pmpi_file_sync_: pmpi_file_sync pmpi_file_sync__ PMPI_FILE_SYNC pmpi_file_sync_f08_ pmpi_file_sync_f08 pmpi_file_sync_f08__ PMPI_FILE_SYNC_F08);
-mpich_names!(pmpi_file_sync_: pmpir_file_sync_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_file_sync_: pmpir_file_sync_f08_);
 
 #[inline]
 unsafe fn file_write<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2930,7 +2930,7 @@ unsafe extern "C" fn mpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *m
     unsafe { file_write::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_: mpi_file_write mpi_file_write__ MPI_FILE_WRITE);
-openmpi_names!(mpi_file_write_: mpi_file_write_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_: mpi_file_write_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2938,7 +2938,7 @@ unsafe extern "C" fn pmpi_file_write_(fh: *mut c_int, buf: *mut c_void, count: *
     unsafe { file_write::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_: pmpi_file_write pmpi_file_write__ PMPI_FILE_WRITE);
-openmpi_names!(pmpi_file_write_: pmpi_file_write_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_: pmpi_file_write_f08_);
 
 #[cold]
 unsafe fn file_write_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2968,14 +2968,14 @@ unsafe extern "C" fn mpi_file_write_f08ts(fh: *mut c_int, buf: *const Passed, co
     // SAFETY: the caller's arguments.
     unsafe { file_write_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_f08ts: mpi_file_write_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_f08ts: mpi_file_write_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_f08ts: pmpi_file_write_f08ts_ pmpir_file_write_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_f08ts: pmpi_file_write_f08ts_ pmpir_file_write_f08ts_);
 
 #[cold]
 unsafe fn file_write_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3005,14 +3005,14 @@ unsafe extern "C" fn mpi_file_write_c_f08ts(fh: *mut c_int, buf: *const Passed, 
     // SAFETY: the caller's arguments.
     unsafe { file_write_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_c_f08ts: mpi_file_write_c_f08ts_ mpi_file_write_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_c_f08ts: mpi_file_write_c_f08ts_ mpi_file_write_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_c_f08ts: pmpi_file_write_c_f08ts_ pmpi_file_write_f08ts_large_ pmpir_file_write_c_f08ts_ pmpir_file_write_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_c_f08ts: pmpi_file_write_c_f08ts_ pmpi_file_write_f08ts_large_ pmpir_file_write_c_f08ts_ pmpir_file_write_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_all<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3029,7 +3029,7 @@ unsafe extern "C" fn mpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, count
     unsafe { file_write_all::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_all_: mpi_file_write_all mpi_file_write_all__ MPI_FILE_WRITE_ALL);
-openmpi_names!(mpi_file_write_all_: mpi_file_write_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_all_: mpi_file_write_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3037,7 +3037,7 @@ unsafe extern "C" fn pmpi_file_write_all_(fh: *mut c_int, buf: *mut c_void, coun
     unsafe { file_write_all::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_all_: pmpi_file_write_all pmpi_file_write_all__ PMPI_FILE_WRITE_ALL);
-openmpi_names!(pmpi_file_write_all_: pmpi_file_write_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_all_: pmpi_file_write_all_f08_);
 
 #[cold]
 unsafe fn file_write_all_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3067,14 +3067,14 @@ unsafe extern "C" fn mpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Passed
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_all_f08ts: mpi_file_write_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_all_f08ts: mpi_file_write_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_all_f08ts: pmpi_file_write_all_f08ts_ pmpir_file_write_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_all_f08ts: pmpi_file_write_all_f08ts_ pmpir_file_write_all_f08ts_);
 
 #[cold]
 unsafe fn file_write_all_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3104,14 +3104,14 @@ unsafe extern "C" fn mpi_file_write_all_c_f08ts(fh: *mut c_int, buf: *const Pass
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_all_c_f08ts: mpi_file_write_all_c_f08ts_ mpi_file_write_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_all_c_f08ts: mpi_file_write_all_c_f08ts_ mpi_file_write_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_all_c_f08ts: pmpi_file_write_all_c_f08ts_ pmpi_file_write_all_f08ts_large_ pmpir_file_write_all_c_f08ts_ pmpir_file_write_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_all_c_f08ts: pmpi_file_write_all_c_f08ts_ pmpi_file_write_all_f08ts_large_ pmpir_file_write_all_c_f08ts_ pmpir_file_write_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_all_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3128,7 +3128,7 @@ unsafe extern "C" fn mpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void,
     unsafe { file_write_all_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_write_all_begin_: mpi_file_write_all_begin mpi_file_write_all_begin__ MPI_FILE_WRITE_ALL_BEGIN);
-openmpi_names!(mpi_file_write_all_begin_: mpi_file_write_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_all_begin_: mpi_file_write_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3136,7 +3136,7 @@ unsafe extern "C" fn pmpi_file_write_all_begin_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_write_all_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_write_all_begin_: pmpi_file_write_all_begin pmpi_file_write_all_begin__ PMPI_FILE_WRITE_ALL_BEGIN);
-openmpi_names!(pmpi_file_write_all_begin_: pmpi_file_write_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_all_begin_: pmpi_file_write_all_begin_f08_);
 
 #[cold]
 unsafe fn file_write_all_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3167,14 +3167,14 @@ unsafe extern "C" fn mpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const 
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_write_all_begin_f08ts: mpi_file_write_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_all_begin_f08ts: mpi_file_write_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_write_all_begin_f08ts: pmpi_file_write_all_begin_f08ts_ pmpir_file_write_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_all_begin_f08ts: pmpi_file_write_all_begin_f08ts_ pmpir_file_write_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_write_all_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3205,14 +3205,14 @@ unsafe extern "C" fn mpi_file_write_all_begin_c_f08ts(fh: *mut c_int, buf: *cons
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_write_all_begin_c_f08ts: mpi_file_write_all_begin_c_f08ts_ mpi_file_write_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_all_begin_c_f08ts: mpi_file_write_all_begin_c_f08ts_ mpi_file_write_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_write_all_begin_c_f08ts: pmpi_file_write_all_begin_c_f08ts_ pmpi_file_write_all_begin_f08ts_large_ pmpir_file_write_all_begin_c_f08ts_ pmpir_file_write_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_all_begin_c_f08ts: pmpi_file_write_all_begin_c_f08ts_ pmpi_file_write_all_begin_f08ts_large_ pmpir_file_write_all_begin_c_f08ts_ pmpir_file_write_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3229,7 +3229,7 @@ unsafe extern "C" fn mpi_file_write_all_end_(fh: *mut c_int, buf: *mut c_void, s
     unsafe { file_write_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_write_all_end_: mpi_file_write_all_end mpi_file_write_all_end__ MPI_FILE_WRITE_ALL_END);
-openmpi_names!(mpi_file_write_all_end_: mpi_file_write_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_all_end_: mpi_file_write_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3237,7 +3237,7 @@ unsafe extern "C" fn pmpi_file_write_all_end_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_write_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_write_all_end_: pmpi_file_write_all_end pmpi_file_write_all_end__ PMPI_FILE_WRITE_ALL_END);
-openmpi_names!(pmpi_file_write_all_end_: pmpi_file_write_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_all_end_: pmpi_file_write_all_end_f08_);
 
 #[inline]
 unsafe fn file_write_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3253,14 +3253,14 @@ unsafe extern "C" fn mpi_file_write_all_end_f08ts(fh: *mut c_int, buf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(mpi_file_write_all_end_f08ts: mpi_file_write_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_all_end_f08ts: mpi_file_write_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(pmpi_file_write_all_end_f08ts: pmpi_file_write_all_end_f08ts_ pmpir_file_write_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_all_end_f08ts: pmpi_file_write_all_end_f08ts_ pmpir_file_write_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_write_at<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3277,7 +3277,7 @@ unsafe extern "C" fn mpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: *
     unsafe { file_write_at::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_at_: mpi_file_write_at mpi_file_write_at__ MPI_FILE_WRITE_AT);
-openmpi_names!(mpi_file_write_at_: mpi_file_write_at_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_at_: mpi_file_write_at_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3285,7 +3285,7 @@ unsafe extern "C" fn pmpi_file_write_at_(fh: *mut c_int, offset: *mut i64, buf: 
     unsafe { file_write_at::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_at_: pmpi_file_write_at pmpi_file_write_at__ PMPI_FILE_WRITE_AT);
-openmpi_names!(pmpi_file_write_at_: pmpi_file_write_at_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_at_: pmpi_file_write_at_f08_);
 
 #[cold]
 unsafe fn file_write_at_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3315,14 +3315,14 @@ unsafe extern "C" fn mpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, b
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_at_f08ts: mpi_file_write_at_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_f08ts: mpi_file_write_at_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_at_f08ts: pmpi_file_write_at_f08ts_ pmpir_file_write_at_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_f08ts: pmpi_file_write_at_f08ts_ pmpir_file_write_at_f08ts_);
 
 #[cold]
 unsafe fn file_write_at_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3352,14 +3352,14 @@ unsafe extern "C" fn mpi_file_write_at_c_f08ts(fh: *mut c_int, offset: *mut i64,
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_at_c_f08ts: mpi_file_write_at_c_f08ts_ mpi_file_write_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_c_f08ts: mpi_file_write_at_c_f08ts_ mpi_file_write_at_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_at_c_f08ts: pmpi_file_write_at_c_f08ts_ pmpi_file_write_at_f08ts_large_ pmpir_file_write_at_c_f08ts_ pmpir_file_write_at_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_c_f08ts: pmpi_file_write_at_c_f08ts_ pmpi_file_write_at_f08ts_large_ pmpir_file_write_at_c_f08ts_ pmpir_file_write_at_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_at_all<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3376,7 +3376,7 @@ unsafe extern "C" fn mpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, bu
     unsafe { file_write_at_all::<false>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_at_all_: mpi_file_write_at_all mpi_file_write_at_all__ MPI_FILE_WRITE_AT_ALL);
-openmpi_names!(mpi_file_write_at_all_: mpi_file_write_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_at_all_: mpi_file_write_at_all_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3384,7 +3384,7 @@ unsafe extern "C" fn pmpi_file_write_at_all_(fh: *mut c_int, offset: *mut i64, b
     unsafe { file_write_at_all::<true>(fh, offset, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_at_all_: pmpi_file_write_at_all pmpi_file_write_at_all__ PMPI_FILE_WRITE_AT_ALL);
-openmpi_names!(pmpi_file_write_at_all_: pmpi_file_write_at_all_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_at_all_: pmpi_file_write_at_all_f08_);
 
 #[cold]
 unsafe fn file_write_at_all_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3414,14 +3414,14 @@ unsafe extern "C" fn mpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i6
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_f08::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_at_all_f08ts: mpi_file_write_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_all_f08ts: mpi_file_write_at_all_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_f08::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_at_all_f08ts: pmpi_file_write_at_all_f08ts_ pmpir_file_write_at_all_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_all_f08ts: pmpi_file_write_at_all_f08ts_ pmpir_file_write_at_all_f08ts_);
 
 #[cold]
 unsafe fn file_write_at_all_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3451,14 +3451,14 @@ unsafe extern "C" fn mpi_file_write_at_all_c_f08ts(fh: *mut c_int, offset: *mut 
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_c::<false>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_at_all_c_f08ts: mpi_file_write_at_all_c_f08ts_ mpi_file_write_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_all_c_f08ts: mpi_file_write_at_all_c_f08ts_ mpi_file_write_at_all_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_c::<true>(fh, offset, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_at_all_c_f08ts: pmpi_file_write_at_all_c_f08ts_ pmpi_file_write_at_all_f08ts_large_ pmpir_file_write_at_all_c_f08ts_ pmpir_file_write_at_all_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_all_c_f08ts: pmpi_file_write_at_all_c_f08ts_ pmpi_file_write_at_all_f08ts_large_ pmpir_file_write_at_all_c_f08ts_ pmpir_file_write_at_all_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_at_all_begin<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3475,7 +3475,7 @@ unsafe extern "C" fn mpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut i
     unsafe { file_write_at_all_begin::<false>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(mpi_file_write_at_all_begin_: mpi_file_write_at_all_begin mpi_file_write_at_all_begin__ MPI_FILE_WRITE_AT_ALL_BEGIN);
-openmpi_names!(mpi_file_write_at_all_begin_: mpi_file_write_at_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_at_all_begin_: mpi_file_write_at_all_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut i64, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3483,7 +3483,7 @@ unsafe extern "C" fn pmpi_file_write_at_all_begin_(fh: *mut c_int, offset: *mut 
     unsafe { file_write_at_all_begin::<true>(fh, offset, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_write_at_all_begin_: pmpi_file_write_at_all_begin pmpi_file_write_at_all_begin__ PMPI_FILE_WRITE_AT_ALL_BEGIN);
-openmpi_names!(pmpi_file_write_at_all_begin_: pmpi_file_write_at_all_begin_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_at_all_begin_: pmpi_file_write_at_all_begin_f08_);
 
 #[cold]
 unsafe fn file_write_at_all_begin_f08_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3514,14 +3514,14 @@ unsafe extern "C" fn mpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: *
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_begin_f08::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_write_at_all_begin_f08ts: mpi_file_write_at_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_all_begin_f08ts: mpi_file_write_at_all_begin_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_begin_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_begin_f08::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_write_at_all_begin_f08ts: pmpi_file_write_at_all_begin_f08ts_ pmpir_file_write_at_all_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_all_begin_f08ts: pmpi_file_write_at_all_begin_f08ts_ pmpir_file_write_at_all_begin_f08ts_);
 
 #[cold]
 unsafe fn file_write_at_all_begin_c_sections<const P: bool>(fh: *mut c_int, offset: *mut i64, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3552,14 +3552,14 @@ unsafe extern "C" fn mpi_file_write_at_all_begin_c_f08ts(fh: *mut c_int, offset:
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_begin_c::<false>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_write_at_all_begin_c_f08ts: mpi_file_write_at_all_begin_c_f08ts_ mpi_file_write_at_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_all_begin_c_f08ts: mpi_file_write_at_all_begin_c_f08ts_ mpi_file_write_at_all_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_begin_c_f08ts(fh: *mut c_int, offset: *mut i64, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_begin_c::<true>(fh, offset, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_write_at_all_begin_c_f08ts: pmpi_file_write_at_all_begin_c_f08ts_ pmpi_file_write_at_all_begin_f08ts_large_ pmpir_file_write_at_all_begin_c_f08ts_ pmpir_file_write_at_all_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_all_begin_c_f08ts: pmpi_file_write_at_all_begin_c_f08ts_ pmpi_file_write_at_all_begin_f08ts_large_ pmpir_file_write_at_all_begin_c_f08ts_ pmpir_file_write_at_all_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_at_all_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3576,7 +3576,7 @@ unsafe extern "C" fn mpi_file_write_at_all_end_(fh: *mut c_int, buf: *mut c_void
     unsafe { file_write_at_all_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_write_at_all_end_: mpi_file_write_at_all_end mpi_file_write_at_all_end__ MPI_FILE_WRITE_AT_ALL_END);
-openmpi_names!(mpi_file_write_at_all_end_: mpi_file_write_at_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_at_all_end_: mpi_file_write_at_all_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3584,7 +3584,7 @@ unsafe extern "C" fn pmpi_file_write_at_all_end_(fh: *mut c_int, buf: *mut c_voi
     unsafe { file_write_at_all_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_write_at_all_end_: pmpi_file_write_at_all_end pmpi_file_write_at_all_end__ PMPI_FILE_WRITE_AT_ALL_END);
-openmpi_names!(pmpi_file_write_at_all_end_: pmpi_file_write_at_all_end_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_at_all_end_: pmpi_file_write_at_all_end_f08_);
 
 #[inline]
 unsafe fn file_write_at_all_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3600,14 +3600,14 @@ unsafe extern "C" fn mpi_file_write_at_all_end_f08ts(fh: *mut c_int, buf: *const
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(mpi_file_write_at_all_end_f08ts: mpi_file_write_at_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_at_all_end_f08ts: mpi_file_write_at_all_end_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_at_all_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_at_all_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(pmpi_file_write_at_all_end_f08ts: pmpi_file_write_at_all_end_f08ts_ pmpir_file_write_at_all_end_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_at_all_end_f08ts: pmpi_file_write_at_all_end_f08ts_ pmpir_file_write_at_all_end_f08ts_);
 
 #[inline]
 unsafe fn file_write_ordered<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3624,7 +3624,7 @@ unsafe extern "C" fn mpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_write_ordered::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_ordered_: mpi_file_write_ordered mpi_file_write_ordered__ MPI_FILE_WRITE_ORDERED);
-openmpi_names!(mpi_file_write_ordered_: mpi_file_write_ordered_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_ordered_: mpi_file_write_ordered_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3632,7 +3632,7 @@ unsafe extern "C" fn pmpi_file_write_ordered_(fh: *mut c_int, buf: *mut c_void, 
     unsafe { file_write_ordered::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_ordered_: pmpi_file_write_ordered pmpi_file_write_ordered__ PMPI_FILE_WRITE_ORDERED);
-openmpi_names!(pmpi_file_write_ordered_: pmpi_file_write_ordered_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_ordered_: pmpi_file_write_ordered_f08_);
 
 #[cold]
 unsafe fn file_write_ordered_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3662,14 +3662,14 @@ unsafe extern "C" fn mpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_ordered_f08ts: mpi_file_write_ordered_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_ordered_f08ts: mpi_file_write_ordered_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_ordered_f08ts: pmpi_file_write_ordered_f08ts_ pmpir_file_write_ordered_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_ordered_f08ts: pmpi_file_write_ordered_f08ts_ pmpir_file_write_ordered_f08ts_);
 
 #[cold]
 unsafe fn file_write_ordered_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3699,14 +3699,14 @@ unsafe extern "C" fn mpi_file_write_ordered_c_f08ts(fh: *mut c_int, buf: *const 
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_ordered_c_f08ts: mpi_file_write_ordered_c_f08ts_ mpi_file_write_ordered_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_ordered_c_f08ts: mpi_file_write_ordered_c_f08ts_ mpi_file_write_ordered_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_ordered_c_f08ts: pmpi_file_write_ordered_c_f08ts_ pmpi_file_write_ordered_f08ts_large_ pmpir_file_write_ordered_c_f08ts_ pmpir_file_write_ordered_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_ordered_c_f08ts: pmpi_file_write_ordered_c_f08ts_ pmpi_file_write_ordered_f08ts_large_ pmpir_file_write_ordered_c_f08ts_ pmpir_file_write_ordered_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_ordered_begin<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3723,7 +3723,7 @@ unsafe extern "C" fn mpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_v
     unsafe { file_write_ordered_begin::<false>(fh, buf, count, datatype, ierror) }
 }
 names!(mpi_file_write_ordered_begin_: mpi_file_write_ordered_begin mpi_file_write_ordered_begin__ MPI_FILE_WRITE_ORDERED_BEGIN);
-openmpi_names!(mpi_file_write_ordered_begin_: mpi_file_write_ordered_begin_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_ordered_begin_: mpi_file_write_ordered_begin_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3731,7 +3731,7 @@ unsafe extern "C" fn pmpi_file_write_ordered_begin_(fh: *mut c_int, buf: *mut c_
     unsafe { file_write_ordered_begin::<true>(fh, buf, count, datatype, ierror) }
 }
 names!(pmpi_file_write_ordered_begin_: pmpi_file_write_ordered_begin pmpi_file_write_ordered_begin__ PMPI_FILE_WRITE_ORDERED_BEGIN);
-openmpi_names!(pmpi_file_write_ordered_begin_: pmpi_file_write_ordered_begin_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_ordered_begin_: pmpi_file_write_ordered_begin_f08_);
 
 #[cold]
 unsafe fn file_write_ordered_begin_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3762,14 +3762,14 @@ unsafe extern "C" fn mpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *co
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_begin_f08::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_write_ordered_begin_f08ts: mpi_file_write_ordered_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_ordered_begin_f08ts: mpi_file_write_ordered_begin_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_begin_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_begin_f08::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_write_ordered_begin_f08ts: pmpi_file_write_ordered_begin_f08ts_ pmpir_file_write_ordered_begin_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_ordered_begin_f08ts: pmpi_file_write_ordered_begin_f08ts_ pmpir_file_write_ordered_begin_f08ts_);
 
 #[cold]
 unsafe fn file_write_ordered_begin_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -3800,14 +3800,14 @@ unsafe extern "C" fn mpi_file_write_ordered_begin_c_f08ts(fh: *mut c_int, buf: *
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_begin_c::<false>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(mpi_file_write_ordered_begin_c_f08ts: mpi_file_write_ordered_begin_c_f08ts_ mpi_file_write_ordered_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_ordered_begin_c_f08ts: mpi_file_write_ordered_begin_c_f08ts_ mpi_file_write_ordered_begin_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_begin_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_begin_c::<true>(fh, described!(buf), count, datatype, ierror) }
 }
-mpich_names!(pmpi_file_write_ordered_begin_c_f08ts: pmpi_file_write_ordered_begin_c_f08ts_ pmpi_file_write_ordered_begin_f08ts_large_ pmpir_file_write_ordered_begin_c_f08ts_ pmpir_file_write_ordered_begin_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_ordered_begin_c_f08ts: pmpi_file_write_ordered_begin_c_f08ts_ pmpi_file_write_ordered_begin_f08ts_large_ pmpir_file_write_ordered_begin_c_f08ts_ pmpir_file_write_ordered_begin_f08ts_large_);
 
 #[inline]
 unsafe fn file_write_ordered_end<const P: bool>(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3824,7 +3824,7 @@ unsafe extern "C" fn mpi_file_write_ordered_end_(fh: *mut c_int, buf: *mut c_voi
     unsafe { file_write_ordered_end::<false>(fh, buf, status, ierror) }
 }
 names!(mpi_file_write_ordered_end_: mpi_file_write_ordered_end mpi_file_write_ordered_end__ MPI_FILE_WRITE_ORDERED_END);
-openmpi_names!(mpi_file_write_ordered_end_: mpi_file_write_ordered_end_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_ordered_end_: mpi_file_write_ordered_end_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_end_(fh: *mut c_int, buf: *mut c_void, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3832,7 +3832,7 @@ unsafe extern "C" fn pmpi_file_write_ordered_end_(fh: *mut c_int, buf: *mut c_vo
     unsafe { file_write_ordered_end::<true>(fh, buf, status, ierror) }
 }
 names!(pmpi_file_write_ordered_end_: pmpi_file_write_ordered_end pmpi_file_write_ordered_end__ PMPI_FILE_WRITE_ORDERED_END);
-openmpi_names!(pmpi_file_write_ordered_end_: pmpi_file_write_ordered_end_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_ordered_end_: pmpi_file_write_ordered_end_f08_);
 
 #[inline]
 unsafe fn file_write_ordered_end_f08<const P: bool>(fh: *mut c_int, buf: *const Descriptor, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3848,14 +3848,14 @@ unsafe extern "C" fn mpi_file_write_ordered_end_f08ts(fh: *mut c_int, buf: *cons
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_end_f08::<false>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(mpi_file_write_ordered_end_f08ts: mpi_file_write_ordered_end_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_ordered_end_f08ts: mpi_file_write_ordered_end_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_ordered_end_f08ts(fh: *mut c_int, buf: *const Passed, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_ordered_end_f08::<true>(fh, described!(buf), status, ierror) }
 }
-mpich_names!(pmpi_file_write_ordered_end_f08ts: pmpi_file_write_ordered_end_f08ts_ pmpir_file_write_ordered_end_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_ordered_end_f08ts: pmpi_file_write_ordered_end_f08ts_ pmpir_file_write_ordered_end_f08ts_);
 
 #[inline]
 unsafe fn file_write_shared<const P: bool>(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3872,7 +3872,7 @@ unsafe extern "C" fn mpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, co
     unsafe { file_write_shared::<false>(fh, buf, count, datatype, status, ierror) }
 }
 names!(mpi_file_write_shared_: mpi_file_write_shared mpi_file_write_shared__ MPI_FILE_WRITE_SHARED);
-openmpi_names!(mpi_file_write_shared_: mpi_file_write_shared_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_file_write_shared_: mpi_file_write_shared_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3880,7 +3880,7 @@ unsafe extern "C" fn pmpi_file_write_shared_(fh: *mut c_int, buf: *mut c_void, c
     unsafe { file_write_shared::<true>(fh, buf, count, datatype, status, ierror) }
 }
 names!(pmpi_file_write_shared_: pmpi_file_write_shared pmpi_file_write_shared__ PMPI_FILE_WRITE_SHARED);
-openmpi_names!(pmpi_file_write_shared_: pmpi_file_write_shared_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_file_write_shared_: pmpi_file_write_shared_f08_);
 
 #[cold]
 unsafe fn file_write_shared_f08_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3910,14 +3910,14 @@ unsafe extern "C" fn mpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const Pas
     // SAFETY: the caller's arguments.
     unsafe { file_write_shared_f08::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_shared_f08ts: mpi_file_write_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_shared_f08ts: mpi_file_write_shared_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_shared_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut c_int, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_shared_f08::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_shared_f08ts: pmpi_file_write_shared_f08ts_ pmpir_file_write_shared_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_shared_f08ts: pmpi_file_write_shared_f08ts_ pmpir_file_write_shared_f08ts_);
 
 #[cold]
 unsafe fn file_write_shared_c_sections<const P: bool>(fh: *mut c_int, buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -3947,14 +3947,14 @@ unsafe extern "C" fn mpi_file_write_shared_c_f08ts(fh: *mut c_int, buf: *const P
     // SAFETY: the caller's arguments.
     unsafe { file_write_shared_c::<false>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(mpi_file_write_shared_c_f08ts: mpi_file_write_shared_c_f08ts_ mpi_file_write_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_file_write_shared_c_f08ts: mpi_file_write_shared_c_f08ts_ mpi_file_write_shared_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_file_write_shared_c_f08ts(fh: *mut c_int, buf: *const Passed, count: *mut i64, datatype: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { file_write_shared_c::<true>(fh, described!(buf), count, datatype, status, ierror) }
 }
-mpich_names!(pmpi_file_write_shared_c_f08ts: pmpi_file_write_shared_c_f08ts_ pmpi_file_write_shared_f08ts_large_ pmpir_file_write_shared_c_f08ts_ pmpir_file_write_shared_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_file_write_shared_c_f08ts: pmpi_file_write_shared_c_f08ts_ pmpi_file_write_shared_f08ts_large_ pmpir_file_write_shared_c_f08ts_ pmpir_file_write_shared_f08ts_large_);
 
 #[inline]
 unsafe fn finalize<const P: bool>(ierror: *mut c_int) {
@@ -3978,7 +3978,7 @@ unsafe extern "C" fn pmpi_finalize_(ierror: *mut c_int) {
     unsafe { finalize::<true>(ierror) }
 }
 names!(pmpi_finalize_: pmpi_finalize pmpi_finalize__ PMPI_FINALIZE pmpi_finalize_f08_ pmpi_finalize_f08 pmpi_finalize_f08__ PMPI_FINALIZE_F08);
-mpich_names!(pmpi_finalize_: pmpir_finalize_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_finalize_: pmpir_finalize_f08_);
 
 #[inline]
 unsafe fn finalized<const P: bool>(flag: *mut c_int, ierror: *mut c_int) {
@@ -4006,7 +4006,7 @@ unsafe extern "C" fn pmpi_finalized_(flag: *mut c_int, ierror: *mut c_int) {
     unsafe { finalized::<true>(flag, ierror) }
 }
 names!(pmpi_finalized_: pmpi_finalized pmpi_finalized__ PMPI_FINALIZED pmpi_finalized_f08_ pmpi_finalized_f08 pmpi_finalized_f08__ PMPI_FINALIZED_F08);
-mpich_names!(pmpi_finalized_: pmpir_finalized_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_finalized_: pmpir_finalized_f08_);
 
 #[inline]
 unsafe fn free_mem<const P: bool>(base: *mut c_void, ierror: *mut c_int) {
@@ -4023,7 +4023,7 @@ unsafe extern "C" fn mpi_free_mem_(base: *mut c_void, ierror: *mut c_int) {
     unsafe { free_mem::<false>(base, ierror) }
 }
 names!(mpi_free_mem_: mpi_free_mem mpi_free_mem__ MPI_FREE_MEM);
-openmpi_names!(mpi_free_mem_: mpi_free_mem_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_free_mem_: mpi_free_mem_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_free_mem_(base: *mut c_void, ierror: *mut c_int) {
@@ -4031,7 +4031,7 @@ unsafe extern "C" fn pmpi_free_mem_(base: *mut c_void, ierror: *mut c_int) {
     unsafe { free_mem::<true>(base, ierror) }
 }
 names!(pmpi_free_mem_: pmpi_free_mem pmpi_free_mem__ PMPI_FREE_MEM);
-openmpi_names!(pmpi_free_mem_: pmpi_free_mem_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_free_mem_: pmpi_free_mem_f08_);
 
 #[inline]
 unsafe fn free_mem_f08<const P: bool>(base: *const Descriptor, ierror: *mut c_int) {
@@ -4047,11 +4047,11 @@ unsafe extern "C" fn mpi_free_mem_f08ts(base: *const Passed, ierror: *mut c_int)
     // SAFETY: the caller's arguments.
     unsafe { free_mem_f08::<false>(described!(base), ierror) }
 }
-mpich_names!(mpi_free_mem_f08ts: mpi_free_mem_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_free_mem_f08ts: mpi_free_mem_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_free_mem_f08ts(base: *const Passed, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { free_mem_f08::<true>(described!(base), ierror) }
 }
-mpich_names!(pmpi_free_mem_f08ts: pmpi_free_mem_f08ts_ pmpir_free_mem_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_free_mem_f08ts: pmpi_free_mem_f08ts_ pmpir_free_mem_f08ts_);

@@ -18,7 +18,7 @@ unsafe extern "C" fn mpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, se
     unsafe { gather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(mpi_gather_: mpi_gather mpi_gather__ MPI_GATHER);
-openmpi_names!(mpi_gather_: mpi_gather_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_gather_: mpi_gather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_gather_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { gather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(pmpi_gather_: pmpi_gather pmpi_gather__ PMPI_GATHER);
-openmpi_names!(pmpi_gather_: pmpi_gather_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_gather_: pmpi_gather_f08_);
 
 #[cold]
 unsafe fn gather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -58,14 +58,14 @@ unsafe extern "C" fn mpi_gather_f08ts(sendbuf: *const Passed, sendcount: *mut c_
     // SAFETY: the caller's arguments.
     unsafe { gather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_gather_f08ts: mpi_gather_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_gather_f08ts: mpi_gather_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_gather_f08ts: pmpi_gather_f08ts_ pmpir_gather_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_gather_f08ts: pmpi_gather_f08ts_ pmpir_gather_f08ts_);
 
 #[cold]
 unsafe fn gather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -97,14 +97,14 @@ unsafe extern "C" fn mpi_gather_c_f08ts(sendbuf: *const Passed, sendcount: *mut 
     // SAFETY: the caller's arguments.
     unsafe { gather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_gather_c_f08ts: mpi_gather_c_f08ts_ mpi_gather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_gather_c_f08ts: mpi_gather_c_f08ts_ mpi_gather_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_gather_c_f08ts: pmpi_gather_c_f08ts_ pmpi_gather_f08ts_large_ pmpir_gather_c_f08ts_ pmpir_gather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_gather_c_f08ts: pmpi_gather_c_f08ts_ pmpi_gather_f08ts_large_ pmpir_gather_c_f08ts_ pmpir_gather_f08ts_large_);
 
 #[inline]
 unsafe fn gather_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -125,7 +125,7 @@ unsafe extern "C" fn mpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { gather_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_gather_init_: mpi_gather_init mpi_gather_init__ MPI_GATHER_INIT);
-openmpi_names!(mpi_gather_init_: mpi_gather_init_f08_ mpix_gather_init_ mpix_gather_init mpix_gather_init__ MPIX_GATHER_INIT mpix_gather_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_gather_init_: mpi_gather_init_f08_ mpix_gather_init_ mpix_gather_init mpix_gather_init__ MPIX_GATHER_INIT mpix_gather_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -133,7 +133,7 @@ unsafe extern "C" fn pmpi_gather_init_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { gather_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_gather_init_: pmpi_gather_init pmpi_gather_init__ PMPI_GATHER_INIT);
-openmpi_names!(pmpi_gather_init_: pmpi_gather_init_f08_ pmpix_gather_init_ pmpix_gather_init pmpix_gather_init__ PMPIX_GATHER_INIT pmpix_gather_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_gather_init_: pmpi_gather_init_f08_ pmpix_gather_init_ pmpix_gather_init pmpix_gather_init__ PMPIX_GATHER_INIT pmpix_gather_init_f08_);
 
 #[cold]
 unsafe fn gather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -172,14 +172,14 @@ unsafe extern "C" fn mpi_gather_init_f08ts(sendbuf: *const Passed, sendcount: *m
     // SAFETY: the caller's arguments.
     unsafe { gather_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_gather_init_f08ts: mpi_gather_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_gather_init_f08ts: mpi_gather_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gather_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_gather_init_f08ts: pmpi_gather_init_f08ts_ pmpir_gather_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_gather_init_f08ts: pmpi_gather_init_f08ts_ pmpir_gather_init_f08ts_);
 
 #[cold]
 unsafe fn gather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -218,14 +218,14 @@ unsafe extern "C" fn mpi_gather_init_c_f08ts(sendbuf: *const Passed, sendcount: 
     // SAFETY: the caller's arguments.
     unsafe { gather_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_gather_init_c_f08ts: mpi_gather_init_c_f08ts_ mpi_gather_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_gather_init_c_f08ts: mpi_gather_init_c_f08ts_ mpi_gather_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gather_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_gather_init_c_f08ts: pmpi_gather_init_c_f08ts_ pmpi_gather_init_f08ts_large_ pmpir_gather_init_c_f08ts_ pmpir_gather_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_gather_init_c_f08ts: pmpi_gather_init_c_f08ts_ pmpi_gather_init_f08ts_large_ pmpir_gather_init_c_f08ts_ pmpir_gather_init_f08ts_large_);
 
 #[inline]
 unsafe fn gatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -242,7 +242,7 @@ unsafe extern "C" fn mpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { gatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror) }
 }
 names!(mpi_gatherv_: mpi_gatherv mpi_gatherv__ MPI_GATHERV);
-openmpi_names!(mpi_gatherv_: mpi_gatherv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_gatherv_: mpi_gatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -250,7 +250,7 @@ unsafe extern "C" fn pmpi_gatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { gatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror) }
 }
 names!(pmpi_gatherv_: pmpi_gatherv pmpi_gatherv__ PMPI_GATHERV);
-openmpi_names!(pmpi_gatherv_: pmpi_gatherv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_gatherv_: pmpi_gatherv_f08_);
 
 #[cold]
 unsafe fn gatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -282,14 +282,14 @@ unsafe extern "C" fn mpi_gatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c
     // SAFETY: the caller's arguments.
     unsafe { gatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_gatherv_f08ts: mpi_gatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_gatherv_f08ts: mpi_gatherv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_gatherv_f08ts: pmpi_gatherv_f08ts_ pmpir_gatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_gatherv_f08ts: pmpi_gatherv_f08ts_ pmpir_gatherv_f08ts_);
 
 #[cold]
 unsafe fn gatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -321,14 +321,14 @@ unsafe extern "C" fn mpi_gatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut
     // SAFETY: the caller's arguments.
     unsafe { gatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_gatherv_c_f08ts: mpi_gatherv_c_f08ts_ mpi_gatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_gatherv_c_f08ts: mpi_gatherv_c_f08ts_ mpi_gatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_gatherv_c_f08ts: pmpi_gatherv_c_f08ts_ pmpi_gatherv_f08ts_large_ pmpir_gatherv_c_f08ts_ pmpir_gatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_gatherv_c_f08ts: pmpi_gatherv_c_f08ts_ pmpi_gatherv_f08ts_large_ pmpir_gatherv_c_f08ts_ pmpir_gatherv_f08ts_large_);
 
 #[inline]
 unsafe fn gatherv_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -349,7 +349,7 @@ unsafe extern "C" fn mpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { gatherv_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_gatherv_init_: mpi_gatherv_init mpi_gatherv_init__ MPI_GATHERV_INIT);
-openmpi_names!(mpi_gatherv_init_: mpi_gatherv_init_f08_ mpix_gatherv_init_ mpix_gatherv_init mpix_gatherv_init__ MPIX_GATHERV_INIT mpix_gatherv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_gatherv_init_: mpi_gatherv_init_f08_ mpix_gatherv_init_ mpix_gatherv_init mpix_gatherv_init__ MPIX_GATHERV_INIT mpix_gatherv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -357,7 +357,7 @@ unsafe extern "C" fn pmpi_gatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_
     unsafe { gatherv_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_gatherv_init_: pmpi_gatherv_init pmpi_gatherv_init__ PMPI_GATHERV_INIT);
-openmpi_names!(pmpi_gatherv_init_: pmpi_gatherv_init_f08_ pmpix_gatherv_init_ pmpix_gatherv_init pmpix_gatherv_init__ PMPIX_GATHERV_INIT pmpix_gatherv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_gatherv_init_: pmpi_gatherv_init_f08_ pmpix_gatherv_init_ pmpix_gatherv_init pmpix_gatherv_init__ PMPIX_GATHERV_INIT pmpix_gatherv_init_f08_);
 
 #[cold]
 unsafe fn gatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -396,14 +396,14 @@ unsafe extern "C" fn mpi_gatherv_init_f08ts(sendbuf: *const Passed, sendcount: *
     // SAFETY: the caller's arguments.
     unsafe { gatherv_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_gatherv_init_f08ts: mpi_gatherv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_gatherv_init_f08ts: mpi_gatherv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gatherv_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_gatherv_init_f08ts: pmpi_gatherv_init_f08ts_ pmpir_gatherv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_gatherv_init_f08ts: pmpi_gatherv_init_f08ts_ pmpir_gatherv_init_f08ts_);
 
 #[cold]
 unsafe fn gatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -442,14 +442,14 @@ unsafe extern "C" fn mpi_gatherv_init_c_f08ts(sendbuf: *const Passed, sendcount:
     // SAFETY: the caller's arguments.
     unsafe { gatherv_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_gatherv_init_c_f08ts: mpi_gatherv_init_c_f08ts_ mpi_gatherv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_gatherv_init_c_f08ts: mpi_gatherv_init_c_f08ts_ mpi_gatherv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_gatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { gatherv_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_gatherv_init_c_f08ts: pmpi_gatherv_init_c_f08ts_ pmpi_gatherv_init_f08ts_large_ pmpir_gatherv_init_c_f08ts_ pmpir_gatherv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_gatherv_init_c_f08ts: pmpi_gatherv_init_c_f08ts_ pmpi_gatherv_init_f08ts_large_ pmpir_gatherv_init_c_f08ts_ pmpir_gatherv_init_f08ts_large_);
 
 #[inline]
 unsafe fn get<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -466,7 +466,7 @@ unsafe extern "C" fn mpi_get_(origin_addr: *mut c_void, origin_count: *mut c_int
     unsafe { get::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(mpi_get_: mpi_get mpi_get__ MPI_GET);
-openmpi_names!(mpi_get_: mpi_get_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_get_: mpi_get_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -474,7 +474,7 @@ unsafe extern "C" fn pmpi_get_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { get::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(pmpi_get_: pmpi_get pmpi_get__ PMPI_GET);
-openmpi_names!(pmpi_get_: pmpi_get_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_get_: pmpi_get_f08_);
 
 #[cold]
 unsafe fn get_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -505,14 +505,14 @@ unsafe extern "C" fn mpi_get_f08ts(origin_addr: *const Passed, origin_count: *mu
     // SAFETY: the caller's arguments.
     unsafe { get_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(mpi_get_f08ts: mpi_get_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_get_f08ts: mpi_get_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { get_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(pmpi_get_f08ts: pmpi_get_f08ts_ pmpir_get_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_get_f08ts: pmpi_get_f08ts_ pmpir_get_f08ts_);
 
 #[cold]
 unsafe fn get_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -543,14 +543,14 @@ unsafe extern "C" fn mpi_get_c_f08ts(origin_addr: *const Passed, origin_count: *
     // SAFETY: the caller's arguments.
     unsafe { get_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(mpi_get_c_f08ts: mpi_get_c_f08ts_ mpi_get_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_get_c_f08ts: mpi_get_c_f08ts_ mpi_get_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { get_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(pmpi_get_c_f08ts: pmpi_get_c_f08ts_ pmpi_get_f08ts_large_ pmpir_get_c_f08ts_ pmpir_get_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_get_c_f08ts: pmpi_get_c_f08ts_ pmpi_get_f08ts_large_ pmpir_get_c_f08ts_ pmpir_get_f08ts_large_);
 
 #[inline]
 unsafe fn get_accumulate<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -567,7 +567,7 @@ unsafe extern "C" fn mpi_get_accumulate_(origin_addr: *mut c_void, origin_count:
     unsafe { get_accumulate::<false>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(mpi_get_accumulate_: mpi_get_accumulate mpi_get_accumulate__ MPI_GET_ACCUMULATE);
-openmpi_names!(mpi_get_accumulate_: mpi_get_accumulate_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_get_accumulate_: mpi_get_accumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_accumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -575,7 +575,7 @@ unsafe extern "C" fn pmpi_get_accumulate_(origin_addr: *mut c_void, origin_count
     unsafe { get_accumulate::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
 names!(pmpi_get_accumulate_: pmpi_get_accumulate pmpi_get_accumulate__ PMPI_GET_ACCUMULATE);
-openmpi_names!(pmpi_get_accumulate_: pmpi_get_accumulate_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_get_accumulate_: pmpi_get_accumulate_f08_);
 
 #[cold]
 unsafe fn get_accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -609,14 +609,14 @@ unsafe extern "C" fn mpi_get_accumulate_f08ts(origin_addr: *const Passed, origin
     // SAFETY: the caller's arguments.
     unsafe { get_accumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(mpi_get_accumulate_f08ts: mpi_get_accumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_get_accumulate_f08ts: mpi_get_accumulate_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { get_accumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(pmpi_get_accumulate_f08ts: pmpi_get_accumulate_f08ts_ pmpir_get_accumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_get_accumulate_f08ts: pmpi_get_accumulate_f08ts_ pmpir_get_accumulate_f08ts_);
 
 #[cold]
 unsafe fn get_accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -650,14 +650,14 @@ unsafe extern "C" fn mpi_get_accumulate_c_f08ts(origin_addr: *const Passed, orig
     // SAFETY: the caller's arguments.
     unsafe { get_accumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(mpi_get_accumulate_c_f08ts: mpi_get_accumulate_c_f08ts_ mpi_get_accumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_get_accumulate_c_f08ts: mpi_get_accumulate_c_f08ts_ mpi_get_accumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { get_accumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror) }
 }
-mpich_names!(pmpi_get_accumulate_c_f08ts: pmpi_get_accumulate_c_f08ts_ pmpi_get_accumulate_f08ts_large_ pmpir_get_accumulate_c_f08ts_ pmpir_get_accumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_get_accumulate_c_f08ts: pmpi_get_accumulate_c_f08ts_ pmpi_get_accumulate_f08ts_large_ pmpir_get_accumulate_c_f08ts_ pmpir_get_accumulate_f08ts_large_);
 
 #[inline]
 unsafe fn get_address<const P: bool>(location: *mut c_void, address: *mut i64, ierror: *mut c_int) {
@@ -674,7 +674,7 @@ unsafe extern "C" fn mpi_get_address_(location: *mut c_void, address: *mut i64, 
     unsafe { get_address::<false>(location, address, ierror) }
 }
 names!(mpi_get_address_: mpi_get_address mpi_get_address__ MPI_GET_ADDRESS);
-openmpi_names!(mpi_get_address_: mpi_get_address_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_get_address_: mpi_get_address_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_address_(location: *mut c_void, address: *mut i64, ierror: *mut c_int) {
@@ -682,7 +682,7 @@ unsafe extern "C" fn pmpi_get_address_(location: *mut c_void, address: *mut i64,
     unsafe { get_address::<true>(location, address, ierror) }
 }
 names!(pmpi_get_address_: pmpi_get_address pmpi_get_address__ PMPI_GET_ADDRESS);
-openmpi_names!(pmpi_get_address_: pmpi_get_address_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_get_address_: pmpi_get_address_f08_);
 
 #[inline]
 unsafe fn get_address_f08<const P: bool>(location: *const Descriptor, address: *mut i64, ierror: *mut c_int) {
@@ -698,14 +698,14 @@ unsafe extern "C" fn mpi_get_address_f08ts(location: *const Passed, address: *mu
     // SAFETY: the caller's arguments.
     unsafe { get_address_f08::<false>(described!(location), address, ierror) }
 }
-mpich_names!(mpi_get_address_f08ts: mpi_get_address_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_get_address_f08ts: mpi_get_address_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_address_f08ts(location: *const Passed, address: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { get_address_f08::<true>(described!(location), address, ierror) }
 }
-mpich_names!(pmpi_get_address_f08ts: pmpi_get_address_f08ts_ pmpir_get_address_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_get_address_f08ts: pmpi_get_address_f08ts_ pmpir_get_address_f08ts_);
 
 #[inline]
 unsafe fn get_count<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut c_int, ierror: *mut c_int) {
@@ -729,7 +729,7 @@ unsafe extern "C" fn pmpi_get_count_(status: *mut MPI_Status, datatype: *mut c_i
     unsafe { get_count::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_get_count_: pmpi_get_count pmpi_get_count__ PMPI_GET_COUNT pmpi_get_count_f08_ pmpi_get_count_f08 pmpi_get_count_f08__ PMPI_GET_COUNT_F08);
-mpich_names!(pmpi_get_count_: pmpir_get_count_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_count_: pmpir_get_count_f08_);
 
 #[inline]
 unsafe fn get_count_c<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -746,7 +746,7 @@ unsafe extern "C" fn mpi_get_count_c_f08_(status: *mut MPI_Status, datatype: *mu
     unsafe { get_count_c::<false>(status, datatype, count, ierror) }
 }
 names!(mpi_get_count_c_f08_: mpi_get_count_c_f08 mpi_get_count_c_f08__ MPI_GET_COUNT_C_F08);
-mpich_names!(mpi_get_count_c_f08_: mpi_get_count_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_get_count_c_f08_: mpi_get_count_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_count_c_f08_(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -754,7 +754,7 @@ unsafe extern "C" fn pmpi_get_count_c_f08_(status: *mut MPI_Status, datatype: *m
     unsafe { get_count_c::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_get_count_c_f08_: pmpi_get_count_c_f08 pmpi_get_count_c_f08__ PMPI_GET_COUNT_C_F08);
-mpich_names!(pmpi_get_count_c_f08_: pmpi_get_count_f08_large_ pmpir_get_count_c_f08_ pmpir_get_count_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_get_count_c_f08_: pmpi_get_count_f08_large_ pmpir_get_count_c_f08_ pmpir_get_count_f08_large_);
 
 #[inline]
 unsafe fn get_elements<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut c_int, ierror: *mut c_int) {
@@ -778,7 +778,7 @@ unsafe extern "C" fn pmpi_get_elements_(status: *mut MPI_Status, datatype: *mut 
     unsafe { get_elements::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_get_elements_: pmpi_get_elements pmpi_get_elements__ PMPI_GET_ELEMENTS pmpi_get_elements_f08_ pmpi_get_elements_f08 pmpi_get_elements_f08__ PMPI_GET_ELEMENTS_F08);
-mpich_names!(pmpi_get_elements_: pmpir_get_elements_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_elements_: pmpir_get_elements_f08_);
 
 #[inline]
 unsafe fn get_elements_c<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -795,7 +795,7 @@ unsafe extern "C" fn mpi_get_elements_c_f08_(status: *mut MPI_Status, datatype: 
     unsafe { get_elements_c::<false>(status, datatype, count, ierror) }
 }
 names!(mpi_get_elements_c_f08_: mpi_get_elements_c_f08 mpi_get_elements_c_f08__ MPI_GET_ELEMENTS_C_F08);
-mpich_names!(mpi_get_elements_c_f08_: mpi_get_elements_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_get_elements_c_f08_: mpi_get_elements_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_get_elements_c_f08_(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -803,7 +803,7 @@ unsafe extern "C" fn pmpi_get_elements_c_f08_(status: *mut MPI_Status, datatype:
     unsafe { get_elements_c::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_get_elements_c_f08_: pmpi_get_elements_c_f08 pmpi_get_elements_c_f08__ PMPI_GET_ELEMENTS_C_F08);
-mpich_names!(pmpi_get_elements_c_f08_: pmpi_get_elements_f08_large_ pmpir_get_elements_c_f08_ pmpir_get_elements_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_get_elements_c_f08_: pmpi_get_elements_f08_large_ pmpir_get_elements_c_f08_ pmpir_get_elements_f08_large_);
 
 #[inline]
 unsafe fn get_elements_x<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -827,7 +827,7 @@ unsafe extern "C" fn pmpi_get_elements_x_(status: *mut MPI_Status, datatype: *mu
     unsafe { get_elements_x::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_get_elements_x_: pmpi_get_elements_x pmpi_get_elements_x__ PMPI_GET_ELEMENTS_X pmpi_get_elements_x_f08_ pmpi_get_elements_x_f08 pmpi_get_elements_x_f08__ PMPI_GET_ELEMENTS_X_F08);
-mpich_names!(pmpi_get_elements_x_: pmpir_get_elements_x_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_elements_x_: pmpir_get_elements_x_f08_);
 
 #[inline]
 unsafe fn get_hw_resource_info<const P: bool>(hw_info: *mut c_int, ierror: *mut c_int) {
@@ -855,7 +855,7 @@ unsafe extern "C" fn pmpi_get_hw_resource_info_(hw_info: *mut c_int, ierror: *mu
     unsafe { get_hw_resource_info::<true>(hw_info, ierror) }
 }
 names!(pmpi_get_hw_resource_info_: pmpi_get_hw_resource_info pmpi_get_hw_resource_info__ PMPI_GET_HW_RESOURCE_INFO pmpi_get_hw_resource_info_f08_ pmpi_get_hw_resource_info_f08 pmpi_get_hw_resource_info_f08__ PMPI_GET_HW_RESOURCE_INFO_F08);
-mpich_names!(pmpi_get_hw_resource_info_: pmpir_get_hw_resource_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_hw_resource_info_: pmpir_get_hw_resource_info_f08_);
 
 #[inline]
 unsafe fn get_library_version<const P: bool>(version: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, version_len: usize) {
@@ -883,7 +883,7 @@ unsafe extern "C" fn pmpi_get_library_version_(version: *mut c_char, resultlen: 
     unsafe { get_library_version::<true>(version, resultlen, ierror, version_len) }
 }
 names!(pmpi_get_library_version_: pmpi_get_library_version pmpi_get_library_version__ PMPI_GET_LIBRARY_VERSION pmpi_get_library_version_f08_ pmpi_get_library_version_f08 pmpi_get_library_version_f08__ PMPI_GET_LIBRARY_VERSION_F08);
-mpich_names!(pmpi_get_library_version_: pmpir_get_library_version_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_library_version_: pmpir_get_library_version_f08_);
 
 #[inline]
 unsafe fn get_processor_name<const P: bool>(name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, name_len: usize) {
@@ -911,7 +911,7 @@ unsafe extern "C" fn pmpi_get_processor_name_(name: *mut c_char, resultlen: *mut
     unsafe { get_processor_name::<true>(name, resultlen, ierror, name_len) }
 }
 names!(pmpi_get_processor_name_: pmpi_get_processor_name pmpi_get_processor_name__ PMPI_GET_PROCESSOR_NAME pmpi_get_processor_name_f08_ pmpi_get_processor_name_f08 pmpi_get_processor_name_f08__ PMPI_GET_PROCESSOR_NAME_F08);
-mpich_names!(pmpi_get_processor_name_: pmpir_get_processor_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_processor_name_: pmpir_get_processor_name_f08_);
 
 #[inline]
 unsafe fn get_version<const P: bool>(version: *mut c_int, subversion: *mut c_int, ierror: *mut c_int) {
@@ -935,7 +935,7 @@ unsafe extern "C" fn pmpi_get_version_(version: *mut c_int, subversion: *mut c_i
     unsafe { get_version::<true>(version, subversion, ierror) }
 }
 names!(pmpi_get_version_: pmpi_get_version pmpi_get_version__ PMPI_GET_VERSION pmpi_get_version_f08_ pmpi_get_version_f08 pmpi_get_version_f08__ PMPI_GET_VERSION_F08);
-mpich_names!(pmpi_get_version_: pmpir_get_version_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_get_version_: pmpir_get_version_f08_);
 
 #[inline]
 unsafe fn graph_create<const P: bool>(comm_old: *mut c_int, nnodes: *mut c_int, index: *mut c_int, edges: *mut c_int, reorder: *mut c_int, comm_graph: *mut c_int, ierror: *mut c_int) {
@@ -963,7 +963,7 @@ unsafe extern "C" fn pmpi_graph_create_(comm_old: *mut c_int, nnodes: *mut c_int
     unsafe { graph_create::<true>(comm_old, nnodes, index, edges, reorder, comm_graph, ierror) }
 }
 names!(pmpi_graph_create_: pmpi_graph_create pmpi_graph_create__ PMPI_GRAPH_CREATE pmpi_graph_create_f08_ pmpi_graph_create_f08 pmpi_graph_create_f08__ PMPI_GRAPH_CREATE_F08);
-mpich_names!(pmpi_graph_create_: pmpir_graph_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_graph_create_: pmpir_graph_create_f08_);
 
 #[inline]
 unsafe fn graph_get<const P: bool>(comm: *mut c_int, maxindex: *mut c_int, maxedges: *mut c_int, index: *mut c_int, edges: *mut c_int, ierror: *mut c_int) {
@@ -987,7 +987,7 @@ unsafe extern "C" fn pmpi_graph_get_(comm: *mut c_int, maxindex: *mut c_int, max
     unsafe { graph_get::<true>(comm, maxindex, maxedges, index, edges, ierror) }
 }
 names!(pmpi_graph_get_: pmpi_graph_get pmpi_graph_get__ PMPI_GRAPH_GET pmpi_graph_get_f08_ pmpi_graph_get_f08 pmpi_graph_get_f08__ PMPI_GRAPH_GET_F08);
-mpich_names!(pmpi_graph_get_: pmpir_graph_get_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_graph_get_: pmpir_graph_get_f08_);
 
 #[inline]
 unsafe fn graph_map<const P: bool>(comm: *mut c_int, nnodes: *mut c_int, index: *mut c_int, edges: *mut c_int, newrank: *mut c_int, ierror: *mut c_int) {
@@ -1011,7 +1011,7 @@ unsafe extern "C" fn pmpi_graph_map_(comm: *mut c_int, nnodes: *mut c_int, index
     unsafe { graph_map::<true>(comm, nnodes, index, edges, newrank, ierror) }
 }
 names!(pmpi_graph_map_: pmpi_graph_map pmpi_graph_map__ PMPI_GRAPH_MAP pmpi_graph_map_f08_ pmpi_graph_map_f08 pmpi_graph_map_f08__ PMPI_GRAPH_MAP_F08);
-mpich_names!(pmpi_graph_map_: pmpir_graph_map_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_graph_map_: pmpir_graph_map_f08_);
 
 #[inline]
 unsafe fn graph_neighbors<const P: bool>(comm: *mut c_int, rank: *mut c_int, maxneighbors: *mut c_int, neighbors: *mut c_int, ierror: *mut c_int) {
@@ -1035,7 +1035,7 @@ unsafe extern "C" fn pmpi_graph_neighbors_(comm: *mut c_int, rank: *mut c_int, m
     unsafe { graph_neighbors::<true>(comm, rank, maxneighbors, neighbors, ierror) }
 }
 names!(pmpi_graph_neighbors_: pmpi_graph_neighbors pmpi_graph_neighbors__ PMPI_GRAPH_NEIGHBORS pmpi_graph_neighbors_f08_ pmpi_graph_neighbors_f08 pmpi_graph_neighbors_f08__ PMPI_GRAPH_NEIGHBORS_F08);
-mpich_names!(pmpi_graph_neighbors_: pmpir_graph_neighbors_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_graph_neighbors_: pmpir_graph_neighbors_f08_);
 
 #[inline]
 unsafe fn graph_neighbors_count<const P: bool>(comm: *mut c_int, rank: *mut c_int, nneighbors: *mut c_int, ierror: *mut c_int) {
@@ -1059,7 +1059,7 @@ unsafe extern "C" fn pmpi_graph_neighbors_count_(comm: *mut c_int, rank: *mut c_
     unsafe { graph_neighbors_count::<true>(comm, rank, nneighbors, ierror) }
 }
 names!(pmpi_graph_neighbors_count_: pmpi_graph_neighbors_count pmpi_graph_neighbors_count__ PMPI_GRAPH_NEIGHBORS_COUNT pmpi_graph_neighbors_count_f08_ pmpi_graph_neighbors_count_f08 pmpi_graph_neighbors_count_f08__ PMPI_GRAPH_NEIGHBORS_COUNT_F08);
-mpich_names!(pmpi_graph_neighbors_count_: pmpir_graph_neighbors_count_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_graph_neighbors_count_: pmpir_graph_neighbors_count_f08_);
 
 #[inline]
 unsafe fn graphdims_get<const P: bool>(comm: *mut c_int, nnodes: *mut c_int, nedges: *mut c_int, ierror: *mut c_int) {
@@ -1083,7 +1083,7 @@ unsafe extern "C" fn pmpi_graphdims_get_(comm: *mut c_int, nnodes: *mut c_int, n
     unsafe { graphdims_get::<true>(comm, nnodes, nedges, ierror) }
 }
 names!(pmpi_graphdims_get_: pmpi_graphdims_get pmpi_graphdims_get__ PMPI_GRAPHDIMS_GET pmpi_graphdims_get_f08_ pmpi_graphdims_get_f08 pmpi_graphdims_get_f08__ PMPI_GRAPHDIMS_GET_F08);
-mpich_names!(pmpi_graphdims_get_: pmpir_graphdims_get_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_graphdims_get_: pmpir_graphdims_get_f08_);
 
 #[inline]
 unsafe fn grequest_complete<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -1107,7 +1107,7 @@ unsafe extern "C" fn pmpi_grequest_complete_(request: *mut c_int, ierror: *mut c
     unsafe { grequest_complete::<true>(request, ierror) }
 }
 names!(pmpi_grequest_complete_: pmpi_grequest_complete pmpi_grequest_complete__ PMPI_GREQUEST_COMPLETE pmpi_grequest_complete_f08_ pmpi_grequest_complete_f08 pmpi_grequest_complete_f08__ PMPI_GREQUEST_COMPLETE_F08);
-mpich_names!(pmpi_grequest_complete_: pmpir_grequest_complete_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_grequest_complete_: pmpir_grequest_complete_f08_);
 
 #[inline]
 unsafe fn grequest_start<const P: bool>(query_fn: *const c_void, free_fn: *const c_void, cancel_fn: *const c_void, extra_state: *mut i64, request: *mut c_int, ierror: *mut c_int) {
@@ -1131,7 +1131,7 @@ unsafe extern "C" fn pmpi_grequest_start_(query_fn: *const c_void, free_fn: *con
     unsafe { grequest_start::<true>(query_fn, free_fn, cancel_fn, extra_state, request, ierror) }
 }
 names!(pmpi_grequest_start_: pmpi_grequest_start pmpi_grequest_start__ PMPI_GREQUEST_START pmpi_grequest_start_f08_ pmpi_grequest_start_f08 pmpi_grequest_start_f08__ PMPI_GREQUEST_START_F08);
-mpich_names!(pmpi_grequest_start_: pmpir_grequest_start_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_grequest_start_: pmpir_grequest_start_f08_);
 
 #[inline]
 unsafe fn group_compare<const P: bool>(group1: *mut c_int, group2: *mut c_int, result: *mut c_int, ierror: *mut c_int) {
@@ -1155,7 +1155,7 @@ unsafe extern "C" fn pmpi_group_compare_(group1: *mut c_int, group2: *mut c_int,
     unsafe { group_compare::<true>(group1, group2, result, ierror) }
 }
 names!(pmpi_group_compare_: pmpi_group_compare pmpi_group_compare__ PMPI_GROUP_COMPARE pmpi_group_compare_f08_ pmpi_group_compare_f08 pmpi_group_compare_f08__ PMPI_GROUP_COMPARE_F08);
-mpich_names!(pmpi_group_compare_: pmpir_group_compare_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_compare_: pmpir_group_compare_f08_);
 
 #[inline]
 unsafe fn group_difference<const P: bool>(group1: *mut c_int, group2: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1183,7 +1183,7 @@ unsafe extern "C" fn pmpi_group_difference_(group1: *mut c_int, group2: *mut c_i
     unsafe { group_difference::<true>(group1, group2, newgroup, ierror) }
 }
 names!(pmpi_group_difference_: pmpi_group_difference pmpi_group_difference__ PMPI_GROUP_DIFFERENCE pmpi_group_difference_f08_ pmpi_group_difference_f08 pmpi_group_difference_f08__ PMPI_GROUP_DIFFERENCE_F08);
-mpich_names!(pmpi_group_difference_: pmpir_group_difference_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_difference_: pmpir_group_difference_f08_);
 
 #[inline]
 unsafe fn group_excl<const P: bool>(group: *mut c_int, n: *mut c_int, ranks: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1211,7 +1211,7 @@ unsafe extern "C" fn pmpi_group_excl_(group: *mut c_int, n: *mut c_int, ranks: *
     unsafe { group_excl::<true>(group, n, ranks, newgroup, ierror) }
 }
 names!(pmpi_group_excl_: pmpi_group_excl pmpi_group_excl__ PMPI_GROUP_EXCL pmpi_group_excl_f08_ pmpi_group_excl_f08 pmpi_group_excl_f08__ PMPI_GROUP_EXCL_F08);
-mpich_names!(pmpi_group_excl_: pmpir_group_excl_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_excl_: pmpir_group_excl_f08_);
 
 #[inline]
 unsafe fn group_free<const P: bool>(group: *mut c_int, ierror: *mut c_int) {
@@ -1237,7 +1237,7 @@ unsafe extern "C" fn pmpi_group_free_(group: *mut c_int, ierror: *mut c_int) {
     unsafe { group_free::<true>(group, ierror) }
 }
 names!(pmpi_group_free_: pmpi_group_free pmpi_group_free__ PMPI_GROUP_FREE pmpi_group_free_f08_ pmpi_group_free_f08 pmpi_group_free_f08__ PMPI_GROUP_FREE_F08);
-mpich_names!(pmpi_group_free_: pmpir_group_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_free_: pmpir_group_free_f08_);
 
 #[inline]
 unsafe fn group_from_session_pset<const P: bool>(session: *mut c_int, pset_name: *mut c_char, newgroup: *mut c_int, ierror: *mut c_int, pset_name_len: usize) {
@@ -1266,7 +1266,7 @@ unsafe extern "C" fn pmpi_group_from_session_pset_(session: *mut c_int, pset_nam
     unsafe { group_from_session_pset::<true>(session, pset_name, newgroup, ierror, pset_name_len) }
 }
 names!(pmpi_group_from_session_pset_: pmpi_group_from_session_pset pmpi_group_from_session_pset__ PMPI_GROUP_FROM_SESSION_PSET pmpi_group_from_session_pset_f08_ pmpi_group_from_session_pset_f08 pmpi_group_from_session_pset_f08__ PMPI_GROUP_FROM_SESSION_PSET_F08);
-mpich_names!(pmpi_group_from_session_pset_: pmpir_group_from_session_pset_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_from_session_pset_: pmpir_group_from_session_pset_f08_);
 
 #[inline]
 unsafe fn group_incl<const P: bool>(group: *mut c_int, n: *mut c_int, ranks: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1294,7 +1294,7 @@ unsafe extern "C" fn pmpi_group_incl_(group: *mut c_int, n: *mut c_int, ranks: *
     unsafe { group_incl::<true>(group, n, ranks, newgroup, ierror) }
 }
 names!(pmpi_group_incl_: pmpi_group_incl pmpi_group_incl__ PMPI_GROUP_INCL pmpi_group_incl_f08_ pmpi_group_incl_f08 pmpi_group_incl_f08__ PMPI_GROUP_INCL_F08);
-mpich_names!(pmpi_group_incl_: pmpir_group_incl_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_incl_: pmpir_group_incl_f08_);
 
 #[inline]
 unsafe fn group_intersection<const P: bool>(group1: *mut c_int, group2: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1322,7 +1322,7 @@ unsafe extern "C" fn pmpi_group_intersection_(group1: *mut c_int, group2: *mut c
     unsafe { group_intersection::<true>(group1, group2, newgroup, ierror) }
 }
 names!(pmpi_group_intersection_: pmpi_group_intersection pmpi_group_intersection__ PMPI_GROUP_INTERSECTION pmpi_group_intersection_f08_ pmpi_group_intersection_f08 pmpi_group_intersection_f08__ PMPI_GROUP_INTERSECTION_F08);
-mpich_names!(pmpi_group_intersection_: pmpir_group_intersection_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_intersection_: pmpir_group_intersection_f08_);
 
 #[inline]
 unsafe fn group_range_excl<const P: bool>(group: *mut c_int, n: *mut c_int, ranges: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1350,7 +1350,7 @@ unsafe extern "C" fn pmpi_group_range_excl_(group: *mut c_int, n: *mut c_int, ra
     unsafe { group_range_excl::<true>(group, n, ranges, newgroup, ierror) }
 }
 names!(pmpi_group_range_excl_: pmpi_group_range_excl pmpi_group_range_excl__ PMPI_GROUP_RANGE_EXCL pmpi_group_range_excl_f08_ pmpi_group_range_excl_f08 pmpi_group_range_excl_f08__ PMPI_GROUP_RANGE_EXCL_F08);
-mpich_names!(pmpi_group_range_excl_: pmpir_group_range_excl_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_range_excl_: pmpir_group_range_excl_f08_);
 
 #[inline]
 unsafe fn group_range_incl<const P: bool>(group: *mut c_int, n: *mut c_int, ranges: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1378,7 +1378,7 @@ unsafe extern "C" fn pmpi_group_range_incl_(group: *mut c_int, n: *mut c_int, ra
     unsafe { group_range_incl::<true>(group, n, ranges, newgroup, ierror) }
 }
 names!(pmpi_group_range_incl_: pmpi_group_range_incl pmpi_group_range_incl__ PMPI_GROUP_RANGE_INCL pmpi_group_range_incl_f08_ pmpi_group_range_incl_f08 pmpi_group_range_incl_f08__ PMPI_GROUP_RANGE_INCL_F08);
-mpich_names!(pmpi_group_range_incl_: pmpir_group_range_incl_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_range_incl_: pmpir_group_range_incl_f08_);
 
 #[inline]
 unsafe fn group_rank<const P: bool>(group: *mut c_int, rank: *mut c_int, ierror: *mut c_int) {
@@ -1402,7 +1402,7 @@ unsafe extern "C" fn pmpi_group_rank_(group: *mut c_int, rank: *mut c_int, ierro
     unsafe { group_rank::<true>(group, rank, ierror) }
 }
 names!(pmpi_group_rank_: pmpi_group_rank pmpi_group_rank__ PMPI_GROUP_RANK pmpi_group_rank_f08_ pmpi_group_rank_f08 pmpi_group_rank_f08__ PMPI_GROUP_RANK_F08);
-mpich_names!(pmpi_group_rank_: pmpir_group_rank_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_rank_: pmpir_group_rank_f08_);
 
 #[inline]
 unsafe fn group_size<const P: bool>(group: *mut c_int, size: *mut c_int, ierror: *mut c_int) {
@@ -1426,7 +1426,7 @@ unsafe extern "C" fn pmpi_group_size_(group: *mut c_int, size: *mut c_int, ierro
     unsafe { group_size::<true>(group, size, ierror) }
 }
 names!(pmpi_group_size_: pmpi_group_size pmpi_group_size__ PMPI_GROUP_SIZE pmpi_group_size_f08_ pmpi_group_size_f08 pmpi_group_size_f08__ PMPI_GROUP_SIZE_F08);
-mpich_names!(pmpi_group_size_: pmpir_group_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_size_: pmpir_group_size_f08_);
 
 #[inline]
 unsafe fn group_translate_ranks<const P: bool>(group1: *mut c_int, n: *mut c_int, ranks1: *mut c_int, group2: *mut c_int, ranks2: *mut c_int, ierror: *mut c_int) {
@@ -1450,7 +1450,7 @@ unsafe extern "C" fn pmpi_group_translate_ranks_(group1: *mut c_int, n: *mut c_i
     unsafe { group_translate_ranks::<true>(group1, n, ranks1, group2, ranks2, ierror) }
 }
 names!(pmpi_group_translate_ranks_: pmpi_group_translate_ranks pmpi_group_translate_ranks__ PMPI_GROUP_TRANSLATE_RANKS pmpi_group_translate_ranks_f08_ pmpi_group_translate_ranks_f08 pmpi_group_translate_ranks_f08__ PMPI_GROUP_TRANSLATE_RANKS_F08);
-mpich_names!(pmpi_group_translate_ranks_: pmpir_group_translate_ranks_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_translate_ranks_: pmpir_group_translate_ranks_f08_);
 
 #[inline]
 unsafe fn group_union<const P: bool>(group1: *mut c_int, group2: *mut c_int, newgroup: *mut c_int, ierror: *mut c_int) {
@@ -1478,4 +1478,4 @@ unsafe extern "C" fn pmpi_group_union_(group1: *mut c_int, group2: *mut c_int, n
     unsafe { group_union::<true>(group1, group2, newgroup, ierror) }
 }
 names!(pmpi_group_union_: pmpi_group_union pmpi_group_union__ PMPI_GROUP_UNION pmpi_group_union_f08_ pmpi_group_union_f08 pmpi_group_union_f08__ PMPI_GROUP_UNION_F08);
-mpich_names!(pmpi_group_union_: pmpir_group_union_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_group_union_: pmpir_group_union_f08_);

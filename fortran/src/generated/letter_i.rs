@@ -22,7 +22,7 @@ unsafe extern "C" fn mpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { iallgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_iallgather_: mpi_iallgather mpi_iallgather__ MPI_IALLGATHER);
-openmpi_names!(mpi_iallgather_: mpi_iallgather_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iallgather_: mpi_iallgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -30,7 +30,7 @@ unsafe extern "C" fn pmpi_iallgather_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { iallgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_iallgather_: pmpi_iallgather pmpi_iallgather__ PMPI_IALLGATHER);
-openmpi_names!(pmpi_iallgather_: pmpi_iallgather_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iallgather_: pmpi_iallgather_f08_);
 
 #[cold]
 unsafe fn iallgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -69,14 +69,14 @@ unsafe extern "C" fn mpi_iallgather_f08ts(sendbuf: *const Passed, sendcount: *mu
     // SAFETY: the caller's arguments.
     unsafe { iallgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_iallgather_f08ts: mpi_iallgather_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iallgather_f08ts: mpi_iallgather_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iallgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_iallgather_f08ts: pmpi_iallgather_f08ts_ pmpir_iallgather_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iallgather_f08ts: pmpi_iallgather_f08ts_ pmpir_iallgather_f08ts_);
 
 #[cold]
 unsafe fn iallgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -115,14 +115,14 @@ unsafe extern "C" fn mpi_iallgather_c_f08ts(sendbuf: *const Passed, sendcount: *
     // SAFETY: the caller's arguments.
     unsafe { iallgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_iallgather_c_f08ts: mpi_iallgather_c_f08ts_ mpi_iallgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iallgather_c_f08ts: mpi_iallgather_c_f08ts_ mpi_iallgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iallgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_iallgather_c_f08ts: pmpi_iallgather_c_f08ts_ pmpi_iallgather_f08ts_large_ pmpir_iallgather_c_f08ts_ pmpir_iallgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iallgather_c_f08ts: pmpi_iallgather_c_f08ts_ pmpi_iallgather_f08ts_large_ pmpir_iallgather_c_f08ts_ pmpir_iallgather_f08ts_large_);
 
 #[inline]
 unsafe fn iallgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -143,7 +143,7 @@ unsafe extern "C" fn mpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_in
     unsafe { iallgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(mpi_iallgatherv_: mpi_iallgatherv mpi_iallgatherv__ MPI_IALLGATHERV);
-openmpi_names!(mpi_iallgatherv_: mpi_iallgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iallgatherv_: mpi_iallgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -151,7 +151,7 @@ unsafe extern "C" fn pmpi_iallgatherv_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { iallgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(pmpi_iallgatherv_: pmpi_iallgatherv pmpi_iallgatherv__ PMPI_IALLGATHERV);
-openmpi_names!(pmpi_iallgatherv_: pmpi_iallgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iallgatherv_: pmpi_iallgatherv_f08_);
 
 #[cold]
 unsafe fn iallgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -190,14 +190,14 @@ unsafe extern "C" fn mpi_iallgatherv_f08ts(sendbuf: *const Passed, sendcount: *m
     // SAFETY: the caller's arguments.
     unsafe { iallgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_iallgatherv_f08ts: mpi_iallgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iallgatherv_f08ts: mpi_iallgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iallgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_iallgatherv_f08ts: pmpi_iallgatherv_f08ts_ pmpir_iallgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iallgatherv_f08ts: pmpi_iallgatherv_f08ts_ pmpir_iallgatherv_f08ts_);
 
 #[cold]
 unsafe fn iallgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -236,14 +236,14 @@ unsafe extern "C" fn mpi_iallgatherv_c_f08ts(sendbuf: *const Passed, sendcount: 
     // SAFETY: the caller's arguments.
     unsafe { iallgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_iallgatherv_c_f08ts: mpi_iallgatherv_c_f08ts_ mpi_iallgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iallgatherv_c_f08ts: mpi_iallgatherv_c_f08ts_ mpi_iallgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iallgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_iallgatherv_c_f08ts: pmpi_iallgatherv_c_f08ts_ pmpi_iallgatherv_f08ts_large_ pmpir_iallgatherv_c_f08ts_ pmpir_iallgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iallgatherv_c_f08ts: pmpi_iallgatherv_c_f08ts_ pmpi_iallgatherv_f08ts_large_ pmpir_iallgatherv_c_f08ts_ pmpir_iallgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn iallreduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -264,7 +264,7 @@ unsafe extern "C" fn mpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void,
     unsafe { iallreduce::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(mpi_iallreduce_: mpi_iallreduce mpi_iallreduce__ MPI_IALLREDUCE);
-openmpi_names!(mpi_iallreduce_: mpi_iallreduce_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iallreduce_: mpi_iallreduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -272,7 +272,7 @@ unsafe extern "C" fn pmpi_iallreduce_(sendbuf: *mut c_void, recvbuf: *mut c_void
     unsafe { iallreduce::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_iallreduce_: pmpi_iallreduce pmpi_iallreduce__ PMPI_IALLREDUCE);
-openmpi_names!(pmpi_iallreduce_: pmpi_iallreduce_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iallreduce_: pmpi_iallreduce_f08_);
 
 #[cold]
 unsafe fn iallreduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -311,14 +311,14 @@ unsafe extern "C" fn mpi_iallreduce_f08ts(sendbuf: *const Passed, recvbuf: *cons
     // SAFETY: the caller's arguments.
     unsafe { iallreduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_iallreduce_f08ts: mpi_iallreduce_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iallreduce_f08ts: mpi_iallreduce_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallreduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iallreduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_iallreduce_f08ts: pmpi_iallreduce_f08ts_ pmpir_iallreduce_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iallreduce_f08ts: pmpi_iallreduce_f08ts_ pmpir_iallreduce_f08ts_);
 
 #[cold]
 unsafe fn iallreduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -357,14 +357,14 @@ unsafe extern "C" fn mpi_iallreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *co
     // SAFETY: the caller's arguments.
     unsafe { iallreduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_iallreduce_c_f08ts: mpi_iallreduce_c_f08ts_ mpi_iallreduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iallreduce_c_f08ts: mpi_iallreduce_c_f08ts_ mpi_iallreduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iallreduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iallreduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_iallreduce_c_f08ts: pmpi_iallreduce_c_f08ts_ pmpi_iallreduce_f08ts_large_ pmpir_iallreduce_c_f08ts_ pmpir_iallreduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iallreduce_c_f08ts: pmpi_iallreduce_c_f08ts_ pmpi_iallreduce_f08ts_large_ pmpir_iallreduce_c_f08ts_ pmpir_iallreduce_f08ts_large_);
 
 #[inline]
 unsafe fn ialltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -385,7 +385,7 @@ unsafe extern "C" fn mpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { ialltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_ialltoall_: mpi_ialltoall mpi_ialltoall__ MPI_IALLTOALL);
-openmpi_names!(mpi_ialltoall_: mpi_ialltoall_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ialltoall_: mpi_ialltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -393,7 +393,7 @@ unsafe extern "C" fn pmpi_ialltoall_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { ialltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ialltoall_: pmpi_ialltoall pmpi_ialltoall__ PMPI_IALLTOALL);
-openmpi_names!(pmpi_ialltoall_: pmpi_ialltoall_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ialltoall_: pmpi_ialltoall_f08_);
 
 #[cold]
 unsafe fn ialltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -432,14 +432,14 @@ unsafe extern "C" fn mpi_ialltoall_f08ts(sendbuf: *const Passed, sendcount: *mut
     // SAFETY: the caller's arguments.
     unsafe { ialltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ialltoall_f08ts: mpi_ialltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ialltoall_f08ts: mpi_ialltoall_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ialltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ialltoall_f08ts: pmpi_ialltoall_f08ts_ pmpir_ialltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ialltoall_f08ts: pmpi_ialltoall_f08ts_ pmpir_ialltoall_f08ts_);
 
 #[cold]
 unsafe fn ialltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -478,14 +478,14 @@ unsafe extern "C" fn mpi_ialltoall_c_f08ts(sendbuf: *const Passed, sendcount: *m
     // SAFETY: the caller's arguments.
     unsafe { ialltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ialltoall_c_f08ts: mpi_ialltoall_c_f08ts_ mpi_ialltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ialltoall_c_f08ts: mpi_ialltoall_c_f08ts_ mpi_ialltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ialltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ialltoall_c_f08ts: pmpi_ialltoall_c_f08ts_ pmpi_ialltoall_f08ts_large_ pmpir_ialltoall_c_f08ts_ pmpir_ialltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ialltoall_c_f08ts: pmpi_ialltoall_c_f08ts_ pmpi_ialltoall_f08ts_large_ pmpir_ialltoall_c_f08ts_ pmpir_ialltoall_f08ts_large_);
 
 #[inline]
 unsafe fn ialltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -506,7 +506,7 @@ unsafe extern "C" fn mpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { ialltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(mpi_ialltoallv_: mpi_ialltoallv mpi_ialltoallv__ MPI_IALLTOALLV);
-openmpi_names!(mpi_ialltoallv_: mpi_ialltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ialltoallv_: mpi_ialltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -514,7 +514,7 @@ unsafe extern "C" fn pmpi_ialltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_i
     unsafe { ialltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ialltoallv_: pmpi_ialltoallv pmpi_ialltoallv__ PMPI_IALLTOALLV);
-openmpi_names!(pmpi_ialltoallv_: pmpi_ialltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ialltoallv_: pmpi_ialltoallv_f08_);
 
 #[cold]
 unsafe fn ialltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -553,14 +553,14 @@ unsafe extern "C" fn mpi_ialltoallv_f08ts(sendbuf: *const Passed, sendcounts: *m
     // SAFETY: the caller's arguments.
     unsafe { ialltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ialltoallv_f08ts: mpi_ialltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ialltoallv_f08ts: mpi_ialltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ialltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ialltoallv_f08ts: pmpi_ialltoallv_f08ts_ pmpir_ialltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ialltoallv_f08ts: pmpi_ialltoallv_f08ts_ pmpir_ialltoallv_f08ts_);
 
 #[cold]
 unsafe fn ialltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -599,14 +599,14 @@ unsafe extern "C" fn mpi_ialltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: 
     // SAFETY: the caller's arguments.
     unsafe { ialltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ialltoallv_c_f08ts: mpi_ialltoallv_c_f08ts_ mpi_ialltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ialltoallv_c_f08ts: mpi_ialltoallv_c_f08ts_ mpi_ialltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ialltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ialltoallv_c_f08ts: pmpi_ialltoallv_c_f08ts_ pmpi_ialltoallv_f08ts_large_ pmpir_ialltoallv_c_f08ts_ pmpir_ialltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ialltoallv_c_f08ts: pmpi_ialltoallv_c_f08ts_ pmpi_ialltoallv_f08ts_large_ pmpir_ialltoallv_c_f08ts_ pmpir_ialltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn ialltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -629,7 +629,7 @@ unsafe extern "C" fn mpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { ialltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(mpi_ialltoallw_: mpi_ialltoallw mpi_ialltoallw__ MPI_IALLTOALLW);
-openmpi_names!(mpi_ialltoallw_: mpi_ialltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ialltoallw_: mpi_ialltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -637,7 +637,7 @@ unsafe extern "C" fn pmpi_ialltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_i
     unsafe { ialltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(pmpi_ialltoallw_: pmpi_ialltoallw pmpi_ialltoallw__ PMPI_IALLTOALLW);
-openmpi_names!(pmpi_ialltoallw_: pmpi_ialltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ialltoallw_: pmpi_ialltoallw_f08_);
 
 #[cold]
 unsafe fn ialltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -680,14 +680,14 @@ unsafe extern "C" fn mpi_ialltoallw_f08ts(sendbuf: *const Passed, sendcounts: *m
     // SAFETY: the caller's arguments.
     unsafe { ialltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(mpi_ialltoallw_f08ts: mpi_ialltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ialltoallw_f08ts: mpi_ialltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ialltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(pmpi_ialltoallw_f08ts: pmpi_ialltoallw_f08ts_ pmpir_ialltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ialltoallw_f08ts: pmpi_ialltoallw_f08ts_ pmpir_ialltoallw_f08ts_);
 
 #[cold]
 unsafe fn ialltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -730,14 +730,14 @@ unsafe extern "C" fn mpi_ialltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: 
     // SAFETY: the caller's arguments.
     unsafe { ialltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(mpi_ialltoallw_c_f08ts: mpi_ialltoallw_c_f08ts_ mpi_ialltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ialltoallw_c_f08ts: mpi_ialltoallw_c_f08ts_ mpi_ialltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ialltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ialltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(pmpi_ialltoallw_c_f08ts: pmpi_ialltoallw_c_f08ts_ pmpi_ialltoallw_f08ts_large_ pmpir_ialltoallw_c_f08ts_ pmpir_ialltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ialltoallw_c_f08ts: pmpi_ialltoallw_c_f08ts_ pmpi_ialltoallw_f08ts_large_ pmpir_ialltoallw_c_f08ts_ pmpir_ialltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn ibarrier<const P: bool>(comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -765,7 +765,7 @@ unsafe extern "C" fn pmpi_ibarrier_(comm: *mut c_int, request: *mut c_int, ierro
     unsafe { ibarrier::<true>(comm, request, ierror) }
 }
 names!(pmpi_ibarrier_: pmpi_ibarrier pmpi_ibarrier__ PMPI_IBARRIER pmpi_ibarrier_f08_ pmpi_ibarrier_f08 pmpi_ibarrier_f08__ PMPI_IBARRIER_F08);
-mpich_names!(pmpi_ibarrier_: pmpir_ibarrier_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_ibarrier_: pmpir_ibarrier_f08_);
 
 #[inline]
 unsafe fn ibcast<const P: bool>(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -786,7 +786,7 @@ unsafe extern "C" fn mpi_ibcast_(buffer: *mut c_void, count: *mut c_int, datatyp
     unsafe { ibcast::<false>(buffer, count, datatype, root, comm, request, ierror) }
 }
 names!(mpi_ibcast_: mpi_ibcast mpi_ibcast__ MPI_IBCAST);
-openmpi_names!(mpi_ibcast_: mpi_ibcast_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ibcast_: mpi_ibcast_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibcast_(buffer: *mut c_void, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -794,7 +794,7 @@ unsafe extern "C" fn pmpi_ibcast_(buffer: *mut c_void, count: *mut c_int, dataty
     unsafe { ibcast::<true>(buffer, count, datatype, root, comm, request, ierror) }
 }
 names!(pmpi_ibcast_: pmpi_ibcast pmpi_ibcast__ PMPI_IBCAST);
-openmpi_names!(pmpi_ibcast_: pmpi_ibcast_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ibcast_: pmpi_ibcast_f08_);
 
 #[cold]
 unsafe fn ibcast_f08_sections<const P: bool>(buffer: *const Descriptor, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -832,14 +832,14 @@ unsafe extern "C" fn mpi_ibcast_f08ts(buffer: *const Passed, count: *mut c_int, 
     // SAFETY: the caller's arguments.
     unsafe { ibcast_f08::<false>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_ibcast_f08ts: mpi_ibcast_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ibcast_f08ts: mpi_ibcast_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibcast_f08ts(buffer: *const Passed, count: *mut c_int, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ibcast_f08::<true>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_ibcast_f08ts: pmpi_ibcast_f08ts_ pmpir_ibcast_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ibcast_f08ts: pmpi_ibcast_f08ts_ pmpir_ibcast_f08ts_);
 
 #[cold]
 unsafe fn ibcast_c_sections<const P: bool>(buffer: *const Descriptor, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -877,14 +877,14 @@ unsafe extern "C" fn mpi_ibcast_c_f08ts(buffer: *const Passed, count: *mut i64, 
     // SAFETY: the caller's arguments.
     unsafe { ibcast_c::<false>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_ibcast_c_f08ts: mpi_ibcast_c_f08ts_ mpi_ibcast_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ibcast_c_f08ts: mpi_ibcast_c_f08ts_ mpi_ibcast_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibcast_c_f08ts(buffer: *const Passed, count: *mut i64, datatype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ibcast_c::<true>(described!(buffer), count, datatype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_ibcast_c_f08ts: pmpi_ibcast_c_f08ts_ pmpi_ibcast_f08ts_large_ pmpir_ibcast_c_f08ts_ pmpir_ibcast_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ibcast_c_f08ts: pmpi_ibcast_c_f08ts_ pmpi_ibcast_f08ts_large_ pmpir_ibcast_c_f08ts_ pmpir_ibcast_f08ts_large_);
 
 #[inline]
 unsafe fn ibsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -905,7 +905,7 @@ unsafe extern "C" fn mpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { ibsend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_ibsend_: mpi_ibsend mpi_ibsend__ MPI_IBSEND);
-openmpi_names!(mpi_ibsend_: mpi_ibsend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ibsend_: mpi_ibsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -913,7 +913,7 @@ unsafe extern "C" fn pmpi_ibsend_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { ibsend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_ibsend_: pmpi_ibsend pmpi_ibsend__ PMPI_IBSEND);
-openmpi_names!(pmpi_ibsend_: pmpi_ibsend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ibsend_: pmpi_ibsend_f08_);
 
 #[cold]
 unsafe fn ibsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -951,14 +951,14 @@ unsafe extern "C" fn mpi_ibsend_f08ts(buf: *const Passed, count: *mut c_int, dat
     // SAFETY: the caller's arguments.
     unsafe { ibsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_ibsend_f08ts: mpi_ibsend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ibsend_f08ts: mpi_ibsend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ibsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_ibsend_f08ts: pmpi_ibsend_f08ts_ pmpir_ibsend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ibsend_f08ts: pmpi_ibsend_f08ts_ pmpir_ibsend_f08ts_);
 
 #[cold]
 unsafe fn ibsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -996,14 +996,14 @@ unsafe extern "C" fn mpi_ibsend_c_f08ts(buf: *const Passed, count: *mut i64, dat
     // SAFETY: the caller's arguments.
     unsafe { ibsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_ibsend_c_f08ts: mpi_ibsend_c_f08ts_ mpi_ibsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ibsend_c_f08ts: mpi_ibsend_c_f08ts_ mpi_ibsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ibsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ibsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_ibsend_c_f08ts: pmpi_ibsend_c_f08ts_ pmpi_ibsend_f08ts_large_ pmpir_ibsend_c_f08ts_ pmpir_ibsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ibsend_c_f08ts: pmpi_ibsend_c_f08ts_ pmpi_ibsend_f08ts_large_ pmpir_ibsend_c_f08ts_ pmpir_ibsend_f08ts_large_);
 
 #[inline]
 unsafe fn iexscan<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1024,7 +1024,7 @@ unsafe extern "C" fn mpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { iexscan::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(mpi_iexscan_: mpi_iexscan mpi_iexscan__ MPI_IEXSCAN);
-openmpi_names!(mpi_iexscan_: mpi_iexscan_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iexscan_: mpi_iexscan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1032,7 +1032,7 @@ unsafe extern "C" fn pmpi_iexscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, c
     unsafe { iexscan::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_iexscan_: pmpi_iexscan pmpi_iexscan__ PMPI_IEXSCAN);
-openmpi_names!(pmpi_iexscan_: pmpi_iexscan_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iexscan_: pmpi_iexscan_f08_);
 
 #[cold]
 unsafe fn iexscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1071,14 +1071,14 @@ unsafe extern "C" fn mpi_iexscan_f08ts(sendbuf: *const Passed, recvbuf: *const P
     // SAFETY: the caller's arguments.
     unsafe { iexscan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_iexscan_f08ts: mpi_iexscan_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iexscan_f08ts: mpi_iexscan_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iexscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iexscan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_iexscan_f08ts: pmpi_iexscan_f08ts_ pmpir_iexscan_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iexscan_f08ts: pmpi_iexscan_f08ts_ pmpir_iexscan_f08ts_);
 
 #[cold]
 unsafe fn iexscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1117,14 +1117,14 @@ unsafe extern "C" fn mpi_iexscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const
     // SAFETY: the caller's arguments.
     unsafe { iexscan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_iexscan_c_f08ts: mpi_iexscan_c_f08ts_ mpi_iexscan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iexscan_c_f08ts: mpi_iexscan_c_f08ts_ mpi_iexscan_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iexscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iexscan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_iexscan_c_f08ts: pmpi_iexscan_c_f08ts_ pmpi_iexscan_f08ts_large_ pmpir_iexscan_c_f08ts_ pmpir_iexscan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iexscan_c_f08ts: pmpi_iexscan_c_f08ts_ pmpi_iexscan_f08ts_large_ pmpir_iexscan_c_f08ts_ pmpir_iexscan_f08ts_large_);
 
 #[inline]
 unsafe fn igather<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1145,7 +1145,7 @@ unsafe extern "C" fn mpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { igather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_igather_: mpi_igather mpi_igather__ MPI_IGATHER);
-openmpi_names!(mpi_igather_: mpi_igather_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_igather_: mpi_igather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1153,7 +1153,7 @@ unsafe extern "C" fn pmpi_igather_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { igather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_igather_: pmpi_igather pmpi_igather__ PMPI_IGATHER);
-openmpi_names!(pmpi_igather_: pmpi_igather_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_igather_: pmpi_igather_f08_);
 
 #[cold]
 unsafe fn igather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1192,14 +1192,14 @@ unsafe extern "C" fn mpi_igather_f08ts(sendbuf: *const Passed, sendcount: *mut c
     // SAFETY: the caller's arguments.
     unsafe { igather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_igather_f08ts: mpi_igather_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_igather_f08ts: mpi_igather_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { igather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_igather_f08ts: pmpi_igather_f08ts_ pmpir_igather_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_igather_f08ts: pmpi_igather_f08ts_ pmpir_igather_f08ts_);
 
 #[cold]
 unsafe fn igather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1238,14 +1238,14 @@ unsafe extern "C" fn mpi_igather_c_f08ts(sendbuf: *const Passed, sendcount: *mut
     // SAFETY: the caller's arguments.
     unsafe { igather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_igather_c_f08ts: mpi_igather_c_f08ts_ mpi_igather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_igather_c_f08ts: mpi_igather_c_f08ts_ mpi_igather_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { igather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_igather_c_f08ts: pmpi_igather_c_f08ts_ pmpi_igather_f08ts_large_ pmpir_igather_c_f08ts_ pmpir_igather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_igather_c_f08ts: pmpi_igather_c_f08ts_ pmpi_igather_f08ts_large_ pmpir_igather_c_f08ts_ pmpir_igather_f08ts_large_);
 
 #[inline]
 unsafe fn igatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1266,7 +1266,7 @@ unsafe extern "C" fn mpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { igatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_igatherv_: mpi_igatherv mpi_igatherv__ MPI_IGATHERV);
-openmpi_names!(mpi_igatherv_: mpi_igatherv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_igatherv_: mpi_igatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1274,7 +1274,7 @@ unsafe extern "C" fn pmpi_igatherv_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { igatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_igatherv_: pmpi_igatherv pmpi_igatherv__ PMPI_IGATHERV);
-openmpi_names!(pmpi_igatherv_: pmpi_igatherv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_igatherv_: pmpi_igatherv_f08_);
 
 #[cold]
 unsafe fn igatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1313,14 +1313,14 @@ unsafe extern "C" fn mpi_igatherv_f08ts(sendbuf: *const Passed, sendcount: *mut 
     // SAFETY: the caller's arguments.
     unsafe { igatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_igatherv_f08ts: mpi_igatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_igatherv_f08ts: mpi_igatherv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { igatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_igatherv_f08ts: pmpi_igatherv_f08ts_ pmpir_igatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_igatherv_f08ts: pmpi_igatherv_f08ts_ pmpir_igatherv_f08ts_);
 
 #[cold]
 unsafe fn igatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1359,14 +1359,14 @@ unsafe extern "C" fn mpi_igatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mu
     // SAFETY: the caller's arguments.
     unsafe { igatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_igatherv_c_f08ts: mpi_igatherv_c_f08ts_ mpi_igatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_igatherv_c_f08ts: mpi_igatherv_c_f08ts_ mpi_igatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_igatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { igatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_igatherv_c_f08ts: pmpi_igatherv_c_f08ts_ pmpi_igatherv_f08ts_large_ pmpir_igatherv_c_f08ts_ pmpir_igatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_igatherv_c_f08ts: pmpi_igatherv_c_f08ts_ pmpi_igatherv_f08ts_large_ pmpir_igatherv_c_f08ts_ pmpir_igatherv_f08ts_large_);
 
 #[inline]
 unsafe fn improbe<const P: bool>(source: *mut c_int, tag: *mut c_int, comm: *mut c_int, flag: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1396,7 +1396,7 @@ unsafe extern "C" fn pmpi_improbe_(source: *mut c_int, tag: *mut c_int, comm: *m
     unsafe { improbe::<true>(source, tag, comm, flag, message, status, ierror) }
 }
 names!(pmpi_improbe_: pmpi_improbe pmpi_improbe__ PMPI_IMPROBE pmpi_improbe_f08_ pmpi_improbe_f08 pmpi_improbe_f08__ PMPI_IMPROBE_F08);
-mpich_names!(pmpi_improbe_: pmpir_improbe_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_improbe_: pmpir_improbe_f08_);
 
 #[inline]
 unsafe fn imrecv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1419,7 +1419,7 @@ unsafe extern "C" fn mpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { imrecv::<false>(buf, count, datatype, message, request, ierror) }
 }
 names!(mpi_imrecv_: mpi_imrecv mpi_imrecv__ MPI_IMRECV);
-openmpi_names!(mpi_imrecv_: mpi_imrecv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_imrecv_: mpi_imrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1427,7 +1427,7 @@ unsafe extern "C" fn pmpi_imrecv_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { imrecv::<true>(buf, count, datatype, message, request, ierror) }
 }
 names!(pmpi_imrecv_: pmpi_imrecv pmpi_imrecv__ PMPI_IMRECV);
-openmpi_names!(pmpi_imrecv_: pmpi_imrecv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_imrecv_: pmpi_imrecv_f08_);
 
 #[cold]
 unsafe fn imrecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1469,14 +1469,14 @@ unsafe extern "C" fn mpi_imrecv_f08ts(buf: *const Passed, count: *mut c_int, dat
     // SAFETY: the caller's arguments.
     unsafe { imrecv_f08::<false>(described!(buf), count, datatype, message, request, ierror) }
 }
-mpich_names!(mpi_imrecv_f08ts: mpi_imrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_imrecv_f08ts: mpi_imrecv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_imrecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { imrecv_f08::<true>(described!(buf), count, datatype, message, request, ierror) }
 }
-mpich_names!(pmpi_imrecv_f08ts: pmpi_imrecv_f08ts_ pmpir_imrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_imrecv_f08ts: pmpi_imrecv_f08ts_ pmpir_imrecv_f08ts_);
 
 #[cold]
 unsafe fn imrecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1518,14 +1518,14 @@ unsafe extern "C" fn mpi_imrecv_c_f08ts(buf: *const Passed, count: *mut i64, dat
     // SAFETY: the caller's arguments.
     unsafe { imrecv_c::<false>(described!(buf), count, datatype, message, request, ierror) }
 }
-mpich_names!(mpi_imrecv_c_f08ts: mpi_imrecv_c_f08ts_ mpi_imrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_imrecv_c_f08ts: mpi_imrecv_c_f08ts_ mpi_imrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_imrecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, message: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { imrecv_c::<true>(described!(buf), count, datatype, message, request, ierror) }
 }
-mpich_names!(pmpi_imrecv_c_f08ts: pmpi_imrecv_c_f08ts_ pmpi_imrecv_f08ts_large_ pmpir_imrecv_c_f08ts_ pmpir_imrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_imrecv_c_f08ts: pmpi_imrecv_c_f08ts_ pmpi_imrecv_f08ts_large_ pmpir_imrecv_c_f08ts_ pmpir_imrecv_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_allgather<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1546,7 +1546,7 @@ unsafe extern "C" fn mpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: *
     unsafe { ineighbor_allgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_allgather_: mpi_ineighbor_allgather mpi_ineighbor_allgather__ MPI_INEIGHBOR_ALLGATHER);
-openmpi_names!(mpi_ineighbor_allgather_: mpi_ineighbor_allgather_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ineighbor_allgather_: mpi_ineighbor_allgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1554,7 +1554,7 @@ unsafe extern "C" fn pmpi_ineighbor_allgather_(sendbuf: *mut c_void, sendcount: 
     unsafe { ineighbor_allgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_allgather_: pmpi_ineighbor_allgather pmpi_ineighbor_allgather__ PMPI_INEIGHBOR_ALLGATHER);
-openmpi_names!(pmpi_ineighbor_allgather_: pmpi_ineighbor_allgather_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ineighbor_allgather_: pmpi_ineighbor_allgather_f08_);
 
 #[cold]
 unsafe fn ineighbor_allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1593,14 +1593,14 @@ unsafe extern "C" fn mpi_ineighbor_allgather_f08ts(sendbuf: *const Passed, sendc
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_allgather_f08ts: mpi_ineighbor_allgather_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_allgather_f08ts: mpi_ineighbor_allgather_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_allgather_f08ts: pmpi_ineighbor_allgather_f08ts_ pmpir_ineighbor_allgather_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_allgather_f08ts: pmpi_ineighbor_allgather_f08ts_ pmpir_ineighbor_allgather_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1639,14 +1639,14 @@ unsafe extern "C" fn mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Passed, sen
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_allgather_c_f08ts: mpi_ineighbor_allgather_c_f08ts_ mpi_ineighbor_allgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_allgather_c_f08ts: mpi_ineighbor_allgather_c_f08ts_ mpi_ineighbor_allgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_allgather_c_f08ts: pmpi_ineighbor_allgather_c_f08ts_ pmpi_ineighbor_allgather_f08ts_large_ pmpir_ineighbor_allgather_c_f08ts_ pmpir_ineighbor_allgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_allgather_c_f08ts: pmpi_ineighbor_allgather_c_f08ts_ pmpi_ineighbor_allgather_f08ts_large_ pmpir_ineighbor_allgather_c_f08ts_ pmpir_ineighbor_allgather_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_allgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1667,7 +1667,7 @@ unsafe extern "C" fn mpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount: 
     unsafe { ineighbor_allgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_allgatherv_: mpi_ineighbor_allgatherv mpi_ineighbor_allgatherv__ MPI_INEIGHBOR_ALLGATHERV);
-openmpi_names!(mpi_ineighbor_allgatherv_: mpi_ineighbor_allgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ineighbor_allgatherv_: mpi_ineighbor_allgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1675,7 +1675,7 @@ unsafe extern "C" fn pmpi_ineighbor_allgatherv_(sendbuf: *mut c_void, sendcount:
     unsafe { ineighbor_allgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_allgatherv_: pmpi_ineighbor_allgatherv pmpi_ineighbor_allgatherv__ PMPI_INEIGHBOR_ALLGATHERV);
-openmpi_names!(pmpi_ineighbor_allgatherv_: pmpi_ineighbor_allgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ineighbor_allgatherv_: pmpi_ineighbor_allgatherv_f08_);
 
 #[cold]
 unsafe fn ineighbor_allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1714,14 +1714,14 @@ unsafe extern "C" fn mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Passed, send
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_allgatherv_f08ts: mpi_ineighbor_allgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_allgatherv_f08ts: mpi_ineighbor_allgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_allgatherv_f08ts: pmpi_ineighbor_allgatherv_f08ts_ pmpir_ineighbor_allgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_allgatherv_f08ts: pmpi_ineighbor_allgatherv_f08ts_ pmpir_ineighbor_allgatherv_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1760,14 +1760,14 @@ unsafe extern "C" fn mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Passed, se
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_allgatherv_c_f08ts: mpi_ineighbor_allgatherv_c_f08ts_ mpi_ineighbor_allgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_allgatherv_c_f08ts: mpi_ineighbor_allgatherv_c_f08ts_ mpi_ineighbor_allgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_allgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_allgatherv_c_f08ts: pmpi_ineighbor_allgatherv_c_f08ts_ pmpi_ineighbor_allgatherv_f08ts_large_ pmpir_ineighbor_allgatherv_c_f08ts_ pmpir_ineighbor_allgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_allgatherv_c_f08ts: pmpi_ineighbor_allgatherv_c_f08ts_ pmpi_ineighbor_allgatherv_f08ts_large_ pmpir_ineighbor_allgatherv_c_f08ts_ pmpir_ineighbor_allgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_alltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1788,7 +1788,7 @@ unsafe extern "C" fn mpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *m
     unsafe { ineighbor_alltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_alltoall_: mpi_ineighbor_alltoall mpi_ineighbor_alltoall__ MPI_INEIGHBOR_ALLTOALL);
-openmpi_names!(mpi_ineighbor_alltoall_: mpi_ineighbor_alltoall_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ineighbor_alltoall_: mpi_ineighbor_alltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1796,7 +1796,7 @@ unsafe extern "C" fn pmpi_ineighbor_alltoall_(sendbuf: *mut c_void, sendcount: *
     unsafe { ineighbor_alltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_alltoall_: pmpi_ineighbor_alltoall pmpi_ineighbor_alltoall__ PMPI_INEIGHBOR_ALLTOALL);
-openmpi_names!(pmpi_ineighbor_alltoall_: pmpi_ineighbor_alltoall_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ineighbor_alltoall_: pmpi_ineighbor_alltoall_f08_);
 
 #[cold]
 unsafe fn ineighbor_alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1835,14 +1835,14 @@ unsafe extern "C" fn mpi_ineighbor_alltoall_f08ts(sendbuf: *const Passed, sendco
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_alltoall_f08ts: mpi_ineighbor_alltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_alltoall_f08ts: mpi_ineighbor_alltoall_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_alltoall_f08ts: pmpi_ineighbor_alltoall_f08ts_ pmpir_ineighbor_alltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_alltoall_f08ts: pmpi_ineighbor_alltoall_f08ts_ pmpir_ineighbor_alltoall_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1881,14 +1881,14 @@ unsafe extern "C" fn mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Passed, send
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_alltoall_c_f08ts: mpi_ineighbor_alltoall_c_f08ts_ mpi_ineighbor_alltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_alltoall_c_f08ts: mpi_ineighbor_alltoall_c_f08ts_ mpi_ineighbor_alltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_alltoall_c_f08ts: pmpi_ineighbor_alltoall_c_f08ts_ pmpi_ineighbor_alltoall_f08ts_large_ pmpir_ineighbor_alltoall_c_f08ts_ pmpir_ineighbor_alltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_alltoall_c_f08ts: pmpi_ineighbor_alltoall_c_f08ts_ pmpi_ineighbor_alltoall_f08ts_large_ pmpir_ineighbor_alltoall_c_f08ts_ pmpir_ineighbor_alltoall_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_alltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1909,7 +1909,7 @@ unsafe extern "C" fn mpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: 
     unsafe { ineighbor_alltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(mpi_ineighbor_alltoallv_: mpi_ineighbor_alltoallv mpi_ineighbor_alltoallv__ MPI_INEIGHBOR_ALLTOALLV);
-openmpi_names!(mpi_ineighbor_alltoallv_: mpi_ineighbor_alltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ineighbor_alltoallv_: mpi_ineighbor_alltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1917,7 +1917,7 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallv_(sendbuf: *mut c_void, sendcounts:
     unsafe { ineighbor_alltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_alltoallv_: pmpi_ineighbor_alltoallv pmpi_ineighbor_alltoallv__ PMPI_INEIGHBOR_ALLTOALLV);
-openmpi_names!(pmpi_ineighbor_alltoallv_: pmpi_ineighbor_alltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ineighbor_alltoallv_: pmpi_ineighbor_alltoallv_f08_);
 
 #[cold]
 unsafe fn ineighbor_alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1956,14 +1956,14 @@ unsafe extern "C" fn mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Passed, sendc
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_alltoallv_f08ts: mpi_ineighbor_alltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_alltoallv_f08ts: mpi_ineighbor_alltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_alltoallv_f08ts: pmpi_ineighbor_alltoallv_f08ts_ pmpir_ineighbor_alltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_alltoallv_f08ts: pmpi_ineighbor_alltoallv_f08ts_ pmpir_ineighbor_alltoallv_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2002,14 +2002,14 @@ unsafe extern "C" fn mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sen
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_alltoallv_c_f08ts: mpi_ineighbor_alltoallv_c_f08ts_ mpi_ineighbor_alltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_alltoallv_c_f08ts: mpi_ineighbor_alltoallv_c_f08ts_ mpi_ineighbor_alltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_alltoallv_c_f08ts: pmpi_ineighbor_alltoallv_c_f08ts_ pmpi_ineighbor_alltoallv_f08ts_large_ pmpir_ineighbor_alltoallv_c_f08ts_ pmpir_ineighbor_alltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_alltoallv_c_f08ts: pmpi_ineighbor_alltoallv_c_f08ts_ pmpi_ineighbor_alltoallv_f08ts_large_ pmpir_ineighbor_alltoallv_c_f08ts_ pmpir_ineighbor_alltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn ineighbor_alltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2032,7 +2032,7 @@ unsafe extern "C" fn mpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: 
     unsafe { ineighbor_alltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(mpi_ineighbor_alltoallw_: mpi_ineighbor_alltoallw mpi_ineighbor_alltoallw__ MPI_INEIGHBOR_ALLTOALLW);
-openmpi_names!(mpi_ineighbor_alltoallw_: mpi_ineighbor_alltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ineighbor_alltoallw_: mpi_ineighbor_alltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2040,7 +2040,7 @@ unsafe extern "C" fn pmpi_ineighbor_alltoallw_(sendbuf: *mut c_void, sendcounts:
     unsafe { ineighbor_alltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
 names!(pmpi_ineighbor_alltoallw_: pmpi_ineighbor_alltoallw pmpi_ineighbor_alltoallw__ PMPI_INEIGHBOR_ALLTOALLW);
-openmpi_names!(pmpi_ineighbor_alltoallw_: pmpi_ineighbor_alltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ineighbor_alltoallw_: pmpi_ineighbor_alltoallw_f08_);
 
 #[cold]
 unsafe fn ineighbor_alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2083,14 +2083,14 @@ unsafe extern "C" fn mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Passed, sendc
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_alltoallw_f08ts: mpi_ineighbor_alltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_alltoallw_f08ts: mpi_ineighbor_alltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_alltoallw_f08ts: pmpi_ineighbor_alltoallw_f08ts_ pmpir_ineighbor_alltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_alltoallw_f08ts: pmpi_ineighbor_alltoallw_f08ts_ pmpir_ineighbor_alltoallw_f08ts_);
 
 #[cold]
 unsafe fn ineighbor_alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2133,14 +2133,14 @@ unsafe extern "C" fn mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sen
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(mpi_ineighbor_alltoallw_c_f08ts: mpi_ineighbor_alltoallw_c_f08ts_ mpi_ineighbor_alltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ineighbor_alltoallw_c_f08ts: mpi_ineighbor_alltoallw_c_f08ts_ mpi_ineighbor_alltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ineighbor_alltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, request, ierror) }
 }
-mpich_names!(pmpi_ineighbor_alltoallw_c_f08ts: pmpi_ineighbor_alltoallw_c_f08ts_ pmpi_ineighbor_alltoallw_f08ts_large_ pmpir_ineighbor_alltoallw_c_f08ts_ pmpir_ineighbor_alltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ineighbor_alltoallw_c_f08ts: pmpi_ineighbor_alltoallw_c_f08ts_ pmpi_ineighbor_alltoallw_f08ts_large_ pmpir_ineighbor_alltoallw_c_f08ts_ pmpir_ineighbor_alltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn info_create<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -2168,7 +2168,7 @@ unsafe extern "C" fn pmpi_info_create_(info: *mut c_int, ierror: *mut c_int) {
     unsafe { info_create::<true>(info, ierror) }
 }
 names!(pmpi_info_create_: pmpi_info_create pmpi_info_create__ PMPI_INFO_CREATE pmpi_info_create_f08_ pmpi_info_create_f08 pmpi_info_create_f08__ PMPI_INFO_CREATE_F08);
-mpich_names!(pmpi_info_create_: pmpir_info_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_create_: pmpir_info_create_f08_);
 
 #[inline]
 unsafe fn info_create_env<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -2192,7 +2192,7 @@ unsafe extern "C" fn pmpi_info_create_env_(info: *mut c_int, ierror: *mut c_int)
     unsafe { info_create_env::<true>(info, ierror) }
 }
 names!(pmpi_info_create_env_: pmpi_info_create_env pmpi_info_create_env__ PMPI_INFO_CREATE_ENV pmpi_info_create_env_f08_ pmpi_info_create_env_f08 pmpi_info_create_env_f08__ PMPI_INFO_CREATE_ENV_F08);
-mpich_names!(pmpi_info_create_env_: pmpir_info_create_env_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_create_env_: pmpir_info_create_env_f08_);
 
 #[inline]
 unsafe fn info_delete<const P: bool>(info: *mut c_int, key: *mut c_char, ierror: *mut c_int, key_len: usize) {
@@ -2217,7 +2217,7 @@ unsafe extern "C" fn pmpi_info_delete_(info: *mut c_int, key: *mut c_char, ierro
     unsafe { info_delete::<true>(info, key, ierror, key_len) }
 }
 names!(pmpi_info_delete_: pmpi_info_delete pmpi_info_delete__ PMPI_INFO_DELETE pmpi_info_delete_f08_ pmpi_info_delete_f08 pmpi_info_delete_f08__ PMPI_INFO_DELETE_F08);
-mpich_names!(pmpi_info_delete_: pmpir_info_delete_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_delete_: pmpir_info_delete_f08_);
 
 #[inline]
 unsafe fn info_dup<const P: bool>(info: *mut c_int, newinfo: *mut c_int, ierror: *mut c_int) {
@@ -2245,7 +2245,7 @@ unsafe extern "C" fn pmpi_info_dup_(info: *mut c_int, newinfo: *mut c_int, ierro
     unsafe { info_dup::<true>(info, newinfo, ierror) }
 }
 names!(pmpi_info_dup_: pmpi_info_dup pmpi_info_dup__ PMPI_INFO_DUP pmpi_info_dup_f08_ pmpi_info_dup_f08 pmpi_info_dup_f08__ PMPI_INFO_DUP_F08);
-mpich_names!(pmpi_info_dup_: pmpir_info_dup_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_dup_: pmpir_info_dup_f08_);
 
 #[inline]
 unsafe fn info_free<const P: bool>(info: *mut c_int, ierror: *mut c_int) {
@@ -2271,7 +2271,7 @@ unsafe extern "C" fn pmpi_info_free_(info: *mut c_int, ierror: *mut c_int) {
     unsafe { info_free::<true>(info, ierror) }
 }
 names!(pmpi_info_free_: pmpi_info_free pmpi_info_free__ PMPI_INFO_FREE pmpi_info_free_f08_ pmpi_info_free_f08 pmpi_info_free_f08__ PMPI_INFO_FREE_F08);
-mpich_names!(pmpi_info_free_: pmpir_info_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_free_: pmpir_info_free_f08_);
 
 #[inline]
 unsafe fn info_get<const P: bool>(info: *mut c_int, key: *mut c_char, valuelen: *mut c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_len: usize, value_len: usize) {
@@ -2295,7 +2295,7 @@ unsafe extern "C" fn pmpi_info_get_(info: *mut c_int, key: *mut c_char, valuelen
     unsafe { info_get::<true>(info, key, valuelen, value, flag, ierror, key_len, value_len) }
 }
 names!(pmpi_info_get_: pmpi_info_get pmpi_info_get__ PMPI_INFO_GET pmpi_info_get_f08_ pmpi_info_get_f08 pmpi_info_get_f08__ PMPI_INFO_GET_F08);
-mpich_names!(pmpi_info_get_: pmpir_info_get_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_get_: pmpir_info_get_f08_);
 
 #[inline]
 unsafe fn info_get_nkeys<const P: bool>(info: *mut c_int, nkeys: *mut c_int, ierror: *mut c_int) {
@@ -2319,7 +2319,7 @@ unsafe extern "C" fn pmpi_info_get_nkeys_(info: *mut c_int, nkeys: *mut c_int, i
     unsafe { info_get_nkeys::<true>(info, nkeys, ierror) }
 }
 names!(pmpi_info_get_nkeys_: pmpi_info_get_nkeys pmpi_info_get_nkeys__ PMPI_INFO_GET_NKEYS pmpi_info_get_nkeys_f08_ pmpi_info_get_nkeys_f08 pmpi_info_get_nkeys_f08__ PMPI_INFO_GET_NKEYS_F08);
-mpich_names!(pmpi_info_get_nkeys_: pmpir_info_get_nkeys_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_get_nkeys_: pmpir_info_get_nkeys_f08_);
 
 #[inline]
 unsafe fn info_get_nthkey<const P: bool>(info: *mut c_int, n: *mut c_int, key: *mut c_char, ierror: *mut c_int, key_len: usize) {
@@ -2347,7 +2347,7 @@ unsafe extern "C" fn pmpi_info_get_nthkey_(info: *mut c_int, n: *mut c_int, key:
     unsafe { info_get_nthkey::<true>(info, n, key, ierror, key_len) }
 }
 names!(pmpi_info_get_nthkey_: pmpi_info_get_nthkey pmpi_info_get_nthkey__ PMPI_INFO_GET_NTHKEY pmpi_info_get_nthkey_f08_ pmpi_info_get_nthkey_f08 pmpi_info_get_nthkey_f08__ PMPI_INFO_GET_NTHKEY_F08);
-mpich_names!(pmpi_info_get_nthkey_: pmpir_info_get_nthkey_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_get_nthkey_: pmpir_info_get_nthkey_f08_);
 
 #[inline]
 unsafe fn info_get_string<const P: bool>(info: *mut c_int, key: *mut c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_len: usize, value_len: usize) {
@@ -2371,7 +2371,7 @@ unsafe extern "C" fn pmpi_info_get_string_(info: *mut c_int, key: *mut c_char, b
     unsafe { info_get_string::<true>(info, key, buflen, value, flag, ierror, key_len, value_len) }
 }
 names!(pmpi_info_get_string_: pmpi_info_get_string pmpi_info_get_string__ PMPI_INFO_GET_STRING pmpi_info_get_string_f08_ pmpi_info_get_string_f08 pmpi_info_get_string_f08__ PMPI_INFO_GET_STRING_F08);
-mpich_names!(pmpi_info_get_string_: pmpir_info_get_string_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_get_string_: pmpir_info_get_string_f08_);
 
 #[inline]
 unsafe fn info_get_valuelen<const P: bool>(info: *mut c_int, key: *mut c_char, valuelen: *mut c_int, flag: *mut c_int, ierror: *mut c_int, key_len: usize) {
@@ -2400,7 +2400,7 @@ unsafe extern "C" fn pmpi_info_get_valuelen_(info: *mut c_int, key: *mut c_char,
     unsafe { info_get_valuelen::<true>(info, key, valuelen, flag, ierror, key_len) }
 }
 names!(pmpi_info_get_valuelen_: pmpi_info_get_valuelen pmpi_info_get_valuelen__ PMPI_INFO_GET_VALUELEN pmpi_info_get_valuelen_f08_ pmpi_info_get_valuelen_f08 pmpi_info_get_valuelen_f08__ PMPI_INFO_GET_VALUELEN_F08);
-mpich_names!(pmpi_info_get_valuelen_: pmpir_info_get_valuelen_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_get_valuelen_: pmpir_info_get_valuelen_f08_);
 
 #[inline]
 unsafe fn info_set<const P: bool>(info: *mut c_int, key: *mut c_char, value: *mut c_char, ierror: *mut c_int, key_len: usize, value_len: usize) {
@@ -2426,7 +2426,7 @@ unsafe extern "C" fn pmpi_info_set_(info: *mut c_int, key: *mut c_char, value: *
     unsafe { info_set::<true>(info, key, value, ierror, key_len, value_len) }
 }
 names!(pmpi_info_set_: pmpi_info_set pmpi_info_set__ PMPI_INFO_SET pmpi_info_set_f08_ pmpi_info_set_f08 pmpi_info_set_f08__ PMPI_INFO_SET_F08);
-mpich_names!(pmpi_info_set_: pmpir_info_set_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_info_set_: pmpir_info_set_f08_);
 
 #[inline]
 unsafe fn init<const P: bool>(ierror: *mut c_int) {
@@ -2450,7 +2450,7 @@ unsafe extern "C" fn pmpi_init_(ierror: *mut c_int) {
     unsafe { init::<true>(ierror) }
 }
 names!(pmpi_init_: pmpi_init pmpi_init__ PMPI_INIT pmpi_init_f08_ pmpi_init_f08 pmpi_init_f08__ PMPI_INIT_F08);
-mpich_names!(pmpi_init_: pmpir_init_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_init_: pmpir_init_f08_);
 
 #[inline]
 unsafe fn init_thread<const P: bool>(required: *mut c_int, provided: *mut c_int, ierror: *mut c_int) {
@@ -2474,7 +2474,7 @@ unsafe extern "C" fn pmpi_init_thread_(required: *mut c_int, provided: *mut c_in
     unsafe { init_thread::<true>(required, provided, ierror) }
 }
 names!(pmpi_init_thread_: pmpi_init_thread pmpi_init_thread__ PMPI_INIT_THREAD pmpi_init_thread_f08_ pmpi_init_thread_f08 pmpi_init_thread_f08__ PMPI_INIT_THREAD_F08);
-mpich_names!(pmpi_init_thread_: pmpir_init_thread_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_init_thread_: pmpir_init_thread_f08_);
 
 #[inline]
 unsafe fn initialized<const P: bool>(flag: *mut c_int, ierror: *mut c_int) {
@@ -2502,7 +2502,7 @@ unsafe extern "C" fn pmpi_initialized_(flag: *mut c_int, ierror: *mut c_int) {
     unsafe { initialized::<true>(flag, ierror) }
 }
 names!(pmpi_initialized_: pmpi_initialized pmpi_initialized__ PMPI_INITIALIZED pmpi_initialized_f08_ pmpi_initialized_f08 pmpi_initialized_f08__ PMPI_INITIALIZED_F08);
-mpich_names!(pmpi_initialized_: pmpir_initialized_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_initialized_: pmpir_initialized_f08_);
 
 #[inline]
 unsafe fn intercomm_create<const P: bool>(local_comm: *mut c_int, local_leader: *mut c_int, peer_comm: *mut c_int, remote_leader: *mut c_int, tag: *mut c_int, newintercomm: *mut c_int, ierror: *mut c_int) {
@@ -2530,7 +2530,7 @@ unsafe extern "C" fn pmpi_intercomm_create_(local_comm: *mut c_int, local_leader
     unsafe { intercomm_create::<true>(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, ierror) }
 }
 names!(pmpi_intercomm_create_: pmpi_intercomm_create pmpi_intercomm_create__ PMPI_INTERCOMM_CREATE pmpi_intercomm_create_f08_ pmpi_intercomm_create_f08 pmpi_intercomm_create_f08__ PMPI_INTERCOMM_CREATE_F08);
-mpich_names!(pmpi_intercomm_create_: pmpir_intercomm_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_intercomm_create_: pmpir_intercomm_create_f08_);
 
 #[inline]
 unsafe fn intercomm_create_from_groups<const P: bool>(local_group: *mut c_int, local_leader: *mut c_int, remote_group: *mut c_int, remote_leader: *mut c_int, stringtag: *mut c_char, info: *mut c_int, errhandler: *mut c_int, newintercomm: *mut c_int, ierror: *mut c_int, stringtag_len: usize) {
@@ -2559,7 +2559,7 @@ unsafe extern "C" fn pmpi_intercomm_create_from_groups_(local_group: *mut c_int,
     unsafe { intercomm_create_from_groups::<true>(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm, ierror, stringtag_len) }
 }
 names!(pmpi_intercomm_create_from_groups_: pmpi_intercomm_create_from_groups pmpi_intercomm_create_from_groups__ PMPI_INTERCOMM_CREATE_FROM_GROUPS pmpi_intercomm_create_from_groups_f08_ pmpi_intercomm_create_from_groups_f08 pmpi_intercomm_create_from_groups_f08__ PMPI_INTERCOMM_CREATE_FROM_GROUPS_F08);
-mpich_names!(pmpi_intercomm_create_from_groups_: pmpir_intercomm_create_from_groups_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_intercomm_create_from_groups_: pmpir_intercomm_create_from_groups_f08_);
 
 #[inline]
 unsafe fn intercomm_merge<const P: bool>(intercomm: *mut c_int, high: *mut c_int, newintracomm: *mut c_int, ierror: *mut c_int) {
@@ -2587,7 +2587,7 @@ unsafe extern "C" fn pmpi_intercomm_merge_(intercomm: *mut c_int, high: *mut c_i
     unsafe { intercomm_merge::<true>(intercomm, high, newintracomm, ierror) }
 }
 names!(pmpi_intercomm_merge_: pmpi_intercomm_merge pmpi_intercomm_merge__ PMPI_INTERCOMM_MERGE pmpi_intercomm_merge_f08_ pmpi_intercomm_merge_f08 pmpi_intercomm_merge_f08__ PMPI_INTERCOMM_MERGE_F08);
-mpich_names!(pmpi_intercomm_merge_: pmpir_intercomm_merge_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_intercomm_merge_: pmpir_intercomm_merge_f08_);
 
 #[inline]
 unsafe fn iprobe<const P: bool>(source: *mut c_int, tag: *mut c_int, comm: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -2615,7 +2615,7 @@ unsafe extern "C" fn pmpi_iprobe_(source: *mut c_int, tag: *mut c_int, comm: *mu
     unsafe { iprobe::<true>(source, tag, comm, flag, status, ierror) }
 }
 names!(pmpi_iprobe_: pmpi_iprobe pmpi_iprobe__ PMPI_IPROBE pmpi_iprobe_f08_ pmpi_iprobe_f08 pmpi_iprobe_f08__ PMPI_IPROBE_F08);
-mpich_names!(pmpi_iprobe_: pmpir_iprobe_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_iprobe_: pmpir_iprobe_f08_);
 
 #[inline]
 unsafe fn irecv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2636,7 +2636,7 @@ unsafe extern "C" fn mpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { irecv::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(mpi_irecv_: mpi_irecv mpi_irecv__ MPI_IRECV);
-openmpi_names!(mpi_irecv_: mpi_irecv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_irecv_: mpi_irecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2644,7 +2644,7 @@ unsafe extern "C" fn pmpi_irecv_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { irecv::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(pmpi_irecv_: pmpi_irecv pmpi_irecv__ PMPI_IRECV);
-openmpi_names!(pmpi_irecv_: pmpi_irecv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_irecv_: pmpi_irecv_f08_);
 
 #[cold]
 unsafe fn irecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2682,14 +2682,14 @@ unsafe extern "C" fn mpi_irecv_f08ts(buf: *const Passed, count: *mut c_int, data
     // SAFETY: the caller's arguments.
     unsafe { irecv_f08::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_irecv_f08ts: mpi_irecv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_irecv_f08ts: mpi_irecv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { irecv_f08::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_irecv_f08ts: pmpi_irecv_f08ts_ pmpir_irecv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_irecv_f08ts: pmpi_irecv_f08ts_ pmpir_irecv_f08ts_);
 
 #[cold]
 unsafe fn irecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2727,14 +2727,14 @@ unsafe extern "C" fn mpi_irecv_c_f08ts(buf: *const Passed, count: *mut i64, data
     // SAFETY: the caller's arguments.
     unsafe { irecv_c::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_irecv_c_f08ts: mpi_irecv_c_f08ts_ mpi_irecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_irecv_c_f08ts: mpi_irecv_c_f08ts_ mpi_irecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { irecv_c::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_irecv_c_f08ts: pmpi_irecv_c_f08ts_ pmpi_irecv_f08ts_large_ pmpir_irecv_c_f08ts_ pmpir_irecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_irecv_c_f08ts: pmpi_irecv_c_f08ts_ pmpi_irecv_f08ts_large_ pmpir_irecv_c_f08ts_ pmpir_irecv_f08ts_large_);
 
 #[inline]
 unsafe fn ireduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2755,7 +2755,7 @@ unsafe extern "C" fn mpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { ireduce::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
 }
 names!(mpi_ireduce_: mpi_ireduce mpi_ireduce__ MPI_IREDUCE);
-openmpi_names!(mpi_ireduce_: mpi_ireduce_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ireduce_: mpi_ireduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2763,7 +2763,7 @@ unsafe extern "C" fn pmpi_ireduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, c
     unsafe { ireduce::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror) }
 }
 names!(pmpi_ireduce_: pmpi_ireduce pmpi_ireduce__ PMPI_IREDUCE);
-openmpi_names!(pmpi_ireduce_: pmpi_ireduce_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ireduce_: pmpi_ireduce_f08_);
 
 #[cold]
 unsafe fn ireduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2802,14 +2802,14 @@ unsafe extern "C" fn mpi_ireduce_f08ts(sendbuf: *const Passed, recvbuf: *const P
     // SAFETY: the caller's arguments.
     unsafe { ireduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
-mpich_names!(mpi_ireduce_f08ts: mpi_ireduce_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ireduce_f08ts: mpi_ireduce_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ireduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_ireduce_f08ts: pmpi_ireduce_f08ts_ pmpir_ireduce_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ireduce_f08ts: pmpi_ireduce_f08ts_ pmpir_ireduce_f08ts_);
 
 #[cold]
 unsafe fn ireduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2848,14 +2848,14 @@ unsafe extern "C" fn mpi_ireduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const
     // SAFETY: the caller's arguments.
     unsafe { ireduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
-mpich_names!(mpi_ireduce_c_f08ts: mpi_ireduce_c_f08ts_ mpi_ireduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ireduce_c_f08ts: mpi_ireduce_c_f08ts_ mpi_ireduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ireduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_ireduce_c_f08ts: pmpi_ireduce_c_f08ts_ pmpi_ireduce_f08ts_large_ pmpir_ireduce_c_f08ts_ pmpir_ireduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ireduce_c_f08ts: pmpi_ireduce_c_f08ts_ pmpi_ireduce_f08ts_large_ pmpir_ireduce_c_f08ts_ pmpir_ireduce_f08ts_large_);
 
 #[inline]
 unsafe fn ireduce_scatter<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2876,7 +2876,7 @@ unsafe extern "C" fn mpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_
     unsafe { ireduce_scatter::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
 }
 names!(mpi_ireduce_scatter_: mpi_ireduce_scatter mpi_ireduce_scatter__ MPI_IREDUCE_SCATTER);
-openmpi_names!(mpi_ireduce_scatter_: mpi_ireduce_scatter_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ireduce_scatter_: mpi_ireduce_scatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2884,7 +2884,7 @@ unsafe extern "C" fn pmpi_ireduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c
     unsafe { ireduce_scatter::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_ireduce_scatter_: pmpi_ireduce_scatter pmpi_ireduce_scatter__ PMPI_IREDUCE_SCATTER);
-openmpi_names!(pmpi_ireduce_scatter_: pmpi_ireduce_scatter_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ireduce_scatter_: pmpi_ireduce_scatter_f08_);
 
 #[cold]
 unsafe fn ireduce_scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2923,14 +2923,14 @@ unsafe extern "C" fn mpi_ireduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: 
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_f08::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_ireduce_scatter_f08ts: mpi_ireduce_scatter_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ireduce_scatter_f08ts: mpi_ireduce_scatter_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_f08::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_ireduce_scatter_f08ts: pmpi_ireduce_scatter_f08ts_ pmpir_ireduce_scatter_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ireduce_scatter_f08ts: pmpi_ireduce_scatter_f08ts_ pmpir_ireduce_scatter_f08ts_);
 
 #[cold]
 unsafe fn ireduce_scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2969,14 +2969,14 @@ unsafe extern "C" fn mpi_ireduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_c::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_ireduce_scatter_c_f08ts: mpi_ireduce_scatter_c_f08ts_ mpi_ireduce_scatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ireduce_scatter_c_f08ts: mpi_ireduce_scatter_c_f08ts_ mpi_ireduce_scatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_c::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_ireduce_scatter_c_f08ts: pmpi_ireduce_scatter_c_f08ts_ pmpi_ireduce_scatter_f08ts_large_ pmpir_ireduce_scatter_c_f08ts_ pmpir_ireduce_scatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ireduce_scatter_c_f08ts: pmpi_ireduce_scatter_c_f08ts_ pmpi_ireduce_scatter_f08ts_large_ pmpir_ireduce_scatter_c_f08ts_ pmpir_ireduce_scatter_f08ts_large_);
 
 #[inline]
 unsafe fn ireduce_scatter_block<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -2997,7 +2997,7 @@ unsafe extern "C" fn mpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *
     unsafe { ireduce_scatter_block::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
 }
 names!(mpi_ireduce_scatter_block_: mpi_ireduce_scatter_block mpi_ireduce_scatter_block__ MPI_IREDUCE_SCATTER_BLOCK);
-openmpi_names!(mpi_ireduce_scatter_block_: mpi_ireduce_scatter_block_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ireduce_scatter_block_: mpi_ireduce_scatter_block_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3005,7 +3005,7 @@ unsafe extern "C" fn pmpi_ireduce_scatter_block_(sendbuf: *mut c_void, recvbuf: 
     unsafe { ireduce_scatter_block::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_ireduce_scatter_block_: pmpi_ireduce_scatter_block pmpi_ireduce_scatter_block__ PMPI_IREDUCE_SCATTER_BLOCK);
-openmpi_names!(pmpi_ireduce_scatter_block_: pmpi_ireduce_scatter_block_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ireduce_scatter_block_: pmpi_ireduce_scatter_block_f08_);
 
 #[cold]
 unsafe fn ireduce_scatter_block_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3044,14 +3044,14 @@ unsafe extern "C" fn mpi_ireduce_scatter_block_f08ts(sendbuf: *const Passed, rec
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_block_f08::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_ireduce_scatter_block_f08ts: mpi_ireduce_scatter_block_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ireduce_scatter_block_f08ts: mpi_ireduce_scatter_block_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_block_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_block_f08::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_ireduce_scatter_block_f08ts: pmpi_ireduce_scatter_block_f08ts_ pmpir_ireduce_scatter_block_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ireduce_scatter_block_f08ts: pmpi_ireduce_scatter_block_f08ts_ pmpir_ireduce_scatter_block_f08ts_);
 
 #[cold]
 unsafe fn ireduce_scatter_block_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3090,14 +3090,14 @@ unsafe extern "C" fn mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Passed, r
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_block_c::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_ireduce_scatter_block_c_f08ts: mpi_ireduce_scatter_block_c_f08ts_ mpi_ireduce_scatter_block_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ireduce_scatter_block_c_f08ts: mpi_ireduce_scatter_block_c_f08ts_ mpi_ireduce_scatter_block_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ireduce_scatter_block_c::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_ireduce_scatter_block_c_f08ts: pmpi_ireduce_scatter_block_c_f08ts_ pmpi_ireduce_scatter_block_f08ts_large_ pmpir_ireduce_scatter_block_c_f08ts_ pmpir_ireduce_scatter_block_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ireduce_scatter_block_c_f08ts: pmpi_ireduce_scatter_block_c_f08ts_ pmpi_ireduce_scatter_block_f08ts_large_ pmpir_ireduce_scatter_block_c_f08ts_ pmpir_ireduce_scatter_block_f08ts_large_);
 
 #[inline]
 unsafe fn irsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3118,7 +3118,7 @@ unsafe extern "C" fn mpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { irsend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_irsend_: mpi_irsend mpi_irsend__ MPI_IRSEND);
-openmpi_names!(mpi_irsend_: mpi_irsend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_irsend_: mpi_irsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3126,7 +3126,7 @@ unsafe extern "C" fn pmpi_irsend_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { irsend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_irsend_: pmpi_irsend pmpi_irsend__ PMPI_IRSEND);
-openmpi_names!(pmpi_irsend_: pmpi_irsend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_irsend_: pmpi_irsend_f08_);
 
 #[cold]
 unsafe fn irsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3164,14 +3164,14 @@ unsafe extern "C" fn mpi_irsend_f08ts(buf: *const Passed, count: *mut c_int, dat
     // SAFETY: the caller's arguments.
     unsafe { irsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_irsend_f08ts: mpi_irsend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_irsend_f08ts: mpi_irsend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { irsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_irsend_f08ts: pmpi_irsend_f08ts_ pmpir_irsend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_irsend_f08ts: pmpi_irsend_f08ts_ pmpir_irsend_f08ts_);
 
 #[cold]
 unsafe fn irsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3209,14 +3209,14 @@ unsafe extern "C" fn mpi_irsend_c_f08ts(buf: *const Passed, count: *mut i64, dat
     // SAFETY: the caller's arguments.
     unsafe { irsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_irsend_c_f08ts: mpi_irsend_c_f08ts_ mpi_irsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_irsend_c_f08ts: mpi_irsend_c_f08ts_ mpi_irsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_irsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { irsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_irsend_c_f08ts: pmpi_irsend_c_f08ts_ pmpi_irsend_f08ts_large_ pmpir_irsend_c_f08ts_ pmpir_irsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_irsend_c_f08ts: pmpi_irsend_c_f08ts_ pmpi_irsend_f08ts_large_ pmpir_irsend_c_f08ts_ pmpir_irsend_f08ts_large_);
 
 #[inline]
 unsafe fn is_thread_main<const P: bool>(flag: *mut c_int, ierror: *mut c_int) {
@@ -3244,7 +3244,7 @@ unsafe extern "C" fn pmpi_is_thread_main_(flag: *mut c_int, ierror: *mut c_int) 
     unsafe { is_thread_main::<true>(flag, ierror) }
 }
 names!(pmpi_is_thread_main_: pmpi_is_thread_main pmpi_is_thread_main__ PMPI_IS_THREAD_MAIN pmpi_is_thread_main_f08_ pmpi_is_thread_main_f08 pmpi_is_thread_main_f08__ PMPI_IS_THREAD_MAIN_F08);
-mpich_names!(pmpi_is_thread_main_: pmpir_is_thread_main_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_is_thread_main_: pmpir_is_thread_main_f08_);
 
 #[inline]
 unsafe fn iscan<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3265,7 +3265,7 @@ unsafe extern "C" fn mpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, coun
     unsafe { iscan::<false>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(mpi_iscan_: mpi_iscan mpi_iscan__ MPI_ISCAN);
-openmpi_names!(mpi_iscan_: mpi_iscan_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iscan_: mpi_iscan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3273,7 +3273,7 @@ unsafe extern "C" fn pmpi_iscan_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
     unsafe { iscan::<true>(sendbuf, recvbuf, count, datatype, op, comm, request, ierror) }
 }
 names!(pmpi_iscan_: pmpi_iscan pmpi_iscan__ PMPI_ISCAN);
-openmpi_names!(pmpi_iscan_: pmpi_iscan_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iscan_: pmpi_iscan_f08_);
 
 #[cold]
 unsafe fn iscan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3312,14 +3312,14 @@ unsafe extern "C" fn mpi_iscan_f08ts(sendbuf: *const Passed, recvbuf: *const Pas
     // SAFETY: the caller's arguments.
     unsafe { iscan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_iscan_f08ts: mpi_iscan_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iscan_f08ts: mpi_iscan_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iscan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_iscan_f08ts: pmpi_iscan_f08ts_ pmpir_iscan_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iscan_f08ts: pmpi_iscan_f08ts_ pmpir_iscan_f08ts_);
 
 #[cold]
 unsafe fn iscan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3358,14 +3358,14 @@ unsafe extern "C" fn mpi_iscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const P
     // SAFETY: the caller's arguments.
     unsafe { iscan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(mpi_iscan_c_f08ts: mpi_iscan_c_f08ts_ mpi_iscan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iscan_c_f08ts: mpi_iscan_c_f08ts_ mpi_iscan_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iscan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, request, ierror) }
 }
-mpich_names!(pmpi_iscan_c_f08ts: pmpi_iscan_c_f08ts_ pmpi_iscan_f08ts_large_ pmpir_iscan_c_f08ts_ pmpir_iscan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iscan_c_f08ts: pmpi_iscan_c_f08ts_ pmpi_iscan_f08ts_large_ pmpir_iscan_c_f08ts_ pmpir_iscan_f08ts_large_);
 
 #[inline]
 unsafe fn iscatter<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3386,7 +3386,7 @@ unsafe extern "C" fn mpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { iscatter::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_iscatter_: mpi_iscatter mpi_iscatter__ MPI_ISCATTER);
-openmpi_names!(mpi_iscatter_: mpi_iscatter_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iscatter_: mpi_iscatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3394,7 +3394,7 @@ unsafe extern "C" fn pmpi_iscatter_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { iscatter::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_iscatter_: pmpi_iscatter pmpi_iscatter__ PMPI_ISCATTER);
-openmpi_names!(pmpi_iscatter_: pmpi_iscatter_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iscatter_: pmpi_iscatter_f08_);
 
 #[cold]
 unsafe fn iscatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3433,14 +3433,14 @@ unsafe extern "C" fn mpi_iscatter_f08ts(sendbuf: *const Passed, sendcount: *mut 
     // SAFETY: the caller's arguments.
     unsafe { iscatter_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_iscatter_f08ts: mpi_iscatter_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iscatter_f08ts: mpi_iscatter_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatter_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iscatter_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_iscatter_f08ts: pmpi_iscatter_f08ts_ pmpir_iscatter_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iscatter_f08ts: pmpi_iscatter_f08ts_ pmpir_iscatter_f08ts_);
 
 #[cold]
 unsafe fn iscatter_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3479,14 +3479,14 @@ unsafe extern "C" fn mpi_iscatter_c_f08ts(sendbuf: *const Passed, sendcount: *mu
     // SAFETY: the caller's arguments.
     unsafe { iscatter_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_iscatter_c_f08ts: mpi_iscatter_c_f08ts_ mpi_iscatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iscatter_c_f08ts: mpi_iscatter_c_f08ts_ mpi_iscatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iscatter_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_iscatter_c_f08ts: pmpi_iscatter_c_f08ts_ pmpi_iscatter_f08ts_large_ pmpir_iscatter_c_f08ts_ pmpir_iscatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iscatter_c_f08ts: pmpi_iscatter_c_f08ts_ pmpi_iscatter_f08ts_large_ pmpir_iscatter_c_f08ts_ pmpir_iscatter_f08ts_large_);
 
 #[inline]
 unsafe fn iscatterv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3507,7 +3507,7 @@ unsafe extern "C" fn mpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { iscatterv::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(mpi_iscatterv_: mpi_iscatterv mpi_iscatterv__ MPI_ISCATTERV);
-openmpi_names!(mpi_iscatterv_: mpi_iscatterv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_iscatterv_: mpi_iscatterv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3515,7 +3515,7 @@ unsafe extern "C" fn pmpi_iscatterv_(sendbuf: *mut c_void, sendcounts: *mut c_in
     unsafe { iscatterv::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror) }
 }
 names!(pmpi_iscatterv_: pmpi_iscatterv pmpi_iscatterv__ PMPI_ISCATTERV);
-openmpi_names!(pmpi_iscatterv_: pmpi_iscatterv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_iscatterv_: pmpi_iscatterv_f08_);
 
 #[cold]
 unsafe fn iscatterv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3554,14 +3554,14 @@ unsafe extern "C" fn mpi_iscatterv_f08ts(sendbuf: *const Passed, sendcounts: *mu
     // SAFETY: the caller's arguments.
     unsafe { iscatterv_f08::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_iscatterv_f08ts: mpi_iscatterv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_iscatterv_f08ts: mpi_iscatterv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iscatterv_f08::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_iscatterv_f08ts: pmpi_iscatterv_f08ts_ pmpir_iscatterv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_iscatterv_f08ts: pmpi_iscatterv_f08ts_ pmpir_iscatterv_f08ts_);
 
 #[cold]
 unsafe fn iscatterv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3600,14 +3600,14 @@ unsafe extern "C" fn mpi_iscatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *
     // SAFETY: the caller's arguments.
     unsafe { iscatterv_c::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(mpi_iscatterv_c_f08ts: mpi_iscatterv_c_f08ts_ mpi_iscatterv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_iscatterv_c_f08ts: mpi_iscatterv_c_f08ts_ mpi_iscatterv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_iscatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { iscatterv_c::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, request, ierror) }
 }
-mpich_names!(pmpi_iscatterv_c_f08ts: pmpi_iscatterv_c_f08ts_ pmpi_iscatterv_f08ts_large_ pmpir_iscatterv_c_f08ts_ pmpir_iscatterv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_iscatterv_c_f08ts: pmpi_iscatterv_c_f08ts_ pmpi_iscatterv_f08ts_large_ pmpir_iscatterv_c_f08ts_ pmpir_iscatterv_f08ts_large_);
 
 #[inline]
 unsafe fn isend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3628,7 +3628,7 @@ unsafe extern "C" fn mpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { isend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_isend_: mpi_isend mpi_isend__ MPI_ISEND);
-openmpi_names!(mpi_isend_: mpi_isend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_isend_: mpi_isend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3636,7 +3636,7 @@ unsafe extern "C" fn pmpi_isend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { isend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_isend_: pmpi_isend pmpi_isend__ PMPI_ISEND);
-openmpi_names!(pmpi_isend_: pmpi_isend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_isend_: pmpi_isend_f08_);
 
 #[cold]
 unsafe fn isend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3674,14 +3674,14 @@ unsafe extern "C" fn mpi_isend_f08ts(buf: *const Passed, count: *mut c_int, data
     // SAFETY: the caller's arguments.
     unsafe { isend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_isend_f08ts: mpi_isend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_isend_f08ts: mpi_isend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { isend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_isend_f08ts: pmpi_isend_f08ts_ pmpir_isend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_isend_f08ts: pmpi_isend_f08ts_ pmpir_isend_f08ts_);
 
 #[cold]
 unsafe fn isend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3719,14 +3719,14 @@ unsafe extern "C" fn mpi_isend_c_f08ts(buf: *const Passed, count: *mut i64, data
     // SAFETY: the caller's arguments.
     unsafe { isend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_isend_c_f08ts: mpi_isend_c_f08ts_ mpi_isend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_isend_c_f08ts: mpi_isend_c_f08ts_ mpi_isend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { isend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_isend_c_f08ts: pmpi_isend_c_f08ts_ pmpi_isend_f08ts_large_ pmpir_isend_c_f08ts_ pmpir_isend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_isend_c_f08ts: pmpi_isend_c_f08ts_ pmpi_isend_f08ts_large_ pmpir_isend_c_f08ts_ pmpir_isend_f08ts_large_);
 
 #[inline]
 unsafe fn isendrecv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3747,7 +3747,7 @@ unsafe extern "C" fn mpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { isendrecv::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
 names!(mpi_isendrecv_: mpi_isendrecv mpi_isendrecv__ MPI_ISENDRECV);
-openmpi_names!(mpi_isendrecv_: mpi_isendrecv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_isendrecv_: mpi_isendrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3755,7 +3755,7 @@ unsafe extern "C" fn pmpi_isendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int
     unsafe { isendrecv::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
 names!(pmpi_isendrecv_: pmpi_isendrecv pmpi_isendrecv__ PMPI_ISENDRECV);
-openmpi_names!(pmpi_isendrecv_: pmpi_isendrecv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_isendrecv_: pmpi_isendrecv_f08_);
 
 #[cold]
 unsafe fn isendrecv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3794,14 +3794,14 @@ unsafe extern "C" fn mpi_isendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_f08::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(mpi_isendrecv_f08ts: mpi_isendrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_isendrecv_f08ts: mpi_isendrecv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_f08::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(pmpi_isendrecv_f08ts: pmpi_isendrecv_f08ts_ pmpir_isendrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_isendrecv_f08ts: pmpi_isendrecv_f08ts_ pmpir_isendrecv_f08ts_);
 
 #[cold]
 unsafe fn isendrecv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3840,14 +3840,14 @@ unsafe extern "C" fn mpi_isendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *m
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_c::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(mpi_isendrecv_c_f08ts: mpi_isendrecv_c_f08ts_ mpi_isendrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_isendrecv_c_f08ts: mpi_isendrecv_c_f08ts_ mpi_isendrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_c::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(pmpi_isendrecv_c_f08ts: pmpi_isendrecv_c_f08ts_ pmpi_isendrecv_f08ts_large_ pmpir_isendrecv_c_f08ts_ pmpir_isendrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_isendrecv_c_f08ts: pmpi_isendrecv_c_f08ts_ pmpi_isendrecv_f08ts_large_ pmpir_isendrecv_c_f08ts_ pmpir_isendrecv_f08ts_large_);
 
 #[inline]
 unsafe fn isendrecv_replace<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3868,7 +3868,7 @@ unsafe extern "C" fn mpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int,
     unsafe { isendrecv_replace::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
 names!(mpi_isendrecv_replace_: mpi_isendrecv_replace mpi_isendrecv_replace__ MPI_ISENDRECV_REPLACE);
-openmpi_names!(mpi_isendrecv_replace_: mpi_isendrecv_replace_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_isendrecv_replace_: mpi_isendrecv_replace_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3876,7 +3876,7 @@ unsafe extern "C" fn pmpi_isendrecv_replace_(buf: *mut c_void, count: *mut c_int
     unsafe { isendrecv_replace::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
 names!(pmpi_isendrecv_replace_: pmpi_isendrecv_replace pmpi_isendrecv_replace__ PMPI_ISENDRECV_REPLACE);
-openmpi_names!(pmpi_isendrecv_replace_: pmpi_isendrecv_replace_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_isendrecv_replace_: pmpi_isendrecv_replace_f08_);
 
 #[cold]
 unsafe fn isendrecv_replace_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3914,14 +3914,14 @@ unsafe extern "C" fn mpi_isendrecv_replace_f08ts(buf: *const Passed, count: *mut
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_replace_f08::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(mpi_isendrecv_replace_f08ts: mpi_isendrecv_replace_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_isendrecv_replace_f08ts: mpi_isendrecv_replace_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_replace_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_replace_f08::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(pmpi_isendrecv_replace_f08ts: pmpi_isendrecv_replace_f08ts_ pmpir_isendrecv_replace_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_isendrecv_replace_f08ts: pmpi_isendrecv_replace_f08ts_ pmpir_isendrecv_replace_f08ts_);
 
 #[cold]
 unsafe fn isendrecv_replace_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3959,14 +3959,14 @@ unsafe extern "C" fn mpi_isendrecv_replace_c_f08ts(buf: *const Passed, count: *m
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_replace_c::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(mpi_isendrecv_replace_c_f08ts: mpi_isendrecv_replace_c_f08ts_ mpi_isendrecv_replace_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_isendrecv_replace_c_f08ts: mpi_isendrecv_replace_c_f08ts_ mpi_isendrecv_replace_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_isendrecv_replace_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { isendrecv_replace_c::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, request, ierror) }
 }
-mpich_names!(pmpi_isendrecv_replace_c_f08ts: pmpi_isendrecv_replace_c_f08ts_ pmpi_isendrecv_replace_f08ts_large_ pmpir_isendrecv_replace_c_f08ts_ pmpir_isendrecv_replace_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_isendrecv_replace_c_f08ts: pmpi_isendrecv_replace_c_f08ts_ pmpi_isendrecv_replace_f08ts_large_ pmpir_isendrecv_replace_c_f08ts_ pmpir_isendrecv_replace_f08ts_large_);
 
 #[inline]
 unsafe fn issend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3987,7 +3987,7 @@ unsafe extern "C" fn mpi_issend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { issend::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_issend_: mpi_issend mpi_issend__ MPI_ISSEND);
-openmpi_names!(mpi_issend_: mpi_issend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_issend_: mpi_issend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_issend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -3995,7 +3995,7 @@ unsafe extern "C" fn pmpi_issend_(buf: *mut c_void, count: *mut c_int, datatype:
     unsafe { issend::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_issend_: pmpi_issend pmpi_issend__ PMPI_ISSEND);
-openmpi_names!(pmpi_issend_: pmpi_issend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_issend_: pmpi_issend_f08_);
 
 #[cold]
 unsafe fn issend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -4033,14 +4033,14 @@ unsafe extern "C" fn mpi_issend_f08ts(buf: *const Passed, count: *mut c_int, dat
     // SAFETY: the caller's arguments.
     unsafe { issend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_issend_f08ts: mpi_issend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_issend_f08ts: mpi_issend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_issend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { issend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_issend_f08ts: pmpi_issend_f08ts_ pmpir_issend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_issend_f08ts: pmpi_issend_f08ts_ pmpir_issend_f08ts_);
 
 #[cold]
 unsafe fn issend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -4078,11 +4078,11 @@ unsafe extern "C" fn mpi_issend_c_f08ts(buf: *const Passed, count: *mut i64, dat
     // SAFETY: the caller's arguments.
     unsafe { issend_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_issend_c_f08ts: mpi_issend_c_f08ts_ mpi_issend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_issend_c_f08ts: mpi_issend_c_f08ts_ mpi_issend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_issend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { issend_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_issend_c_f08ts: pmpi_issend_c_f08ts_ pmpi_issend_f08ts_large_ pmpir_issend_c_f08ts_ pmpir_issend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_issend_c_f08ts: pmpi_issend_c_f08ts_ pmpi_issend_f08ts_large_ pmpir_issend_c_f08ts_ pmpir_issend_f08ts_large_);

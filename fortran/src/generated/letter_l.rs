@@ -30,4 +30,4 @@ unsafe extern "C" fn pmpi_lookup_name_(service_name: *mut c_char, info: *mut c_i
     unsafe { lookup_name::<true>(service_name, info, port_name, ierror, service_name_len, port_name_len) }
 }
 names!(pmpi_lookup_name_: pmpi_lookup_name pmpi_lookup_name__ PMPI_LOOKUP_NAME pmpi_lookup_name_f08_ pmpi_lookup_name_f08 pmpi_lookup_name_f08__ PMPI_LOOKUP_NAME_F08);
-mpich_names!(pmpi_lookup_name_: pmpir_lookup_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_lookup_name_: pmpir_lookup_name_f08_);

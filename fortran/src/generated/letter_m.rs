@@ -29,7 +29,7 @@ unsafe extern "C" fn pmpi_mprobe_(source: *mut c_int, tag: *mut c_int, comm: *mu
     unsafe { mprobe::<true>(source, tag, comm, message, status, ierror) }
 }
 names!(pmpi_mprobe_: pmpi_mprobe pmpi_mprobe__ PMPI_MPROBE pmpi_mprobe_f08_ pmpi_mprobe_f08 pmpi_mprobe_f08__ PMPI_MPROBE_F08);
-mpich_names!(pmpi_mprobe_: pmpir_mprobe_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_mprobe_: pmpir_mprobe_f08_);
 
 #[inline]
 unsafe fn mrecv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -48,7 +48,7 @@ unsafe extern "C" fn mpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { mrecv::<false>(buf, count, datatype, message, status, ierror) }
 }
 names!(mpi_mrecv_: mpi_mrecv mpi_mrecv__ MPI_MRECV);
-openmpi_names!(mpi_mrecv_: mpi_mrecv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_mrecv_: mpi_mrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -56,7 +56,7 @@ unsafe extern "C" fn pmpi_mrecv_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { mrecv::<true>(buf, count, datatype, message, status, ierror) }
 }
 names!(pmpi_mrecv_: pmpi_mrecv pmpi_mrecv__ PMPI_MRECV);
-openmpi_names!(pmpi_mrecv_: pmpi_mrecv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_mrecv_: pmpi_mrecv_f08_);
 
 #[cold]
 unsafe fn mrecv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -90,14 +90,14 @@ unsafe extern "C" fn mpi_mrecv_f08ts(buf: *const Passed, count: *mut c_int, data
     // SAFETY: the caller's arguments.
     unsafe { mrecv_f08::<false>(described!(buf), count, datatype, message, status, ierror) }
 }
-mpich_names!(mpi_mrecv_f08ts: mpi_mrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_mrecv_f08ts: mpi_mrecv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_mrecv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { mrecv_f08::<true>(described!(buf), count, datatype, message, status, ierror) }
 }
-mpich_names!(pmpi_mrecv_f08ts: pmpi_mrecv_f08ts_ pmpir_mrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_mrecv_f08ts: pmpi_mrecv_f08ts_ pmpir_mrecv_f08ts_);
 
 #[cold]
 unsafe fn mrecv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -131,11 +131,11 @@ unsafe extern "C" fn mpi_mrecv_c_f08ts(buf: *const Passed, count: *mut i64, data
     // SAFETY: the caller's arguments.
     unsafe { mrecv_c::<false>(described!(buf), count, datatype, message, status, ierror) }
 }
-mpich_names!(mpi_mrecv_c_f08ts: mpi_mrecv_c_f08ts_ mpi_mrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_mrecv_c_f08ts: mpi_mrecv_c_f08ts_ mpi_mrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_mrecv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, message: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { mrecv_c::<true>(described!(buf), count, datatype, message, status, ierror) }
 }
-mpich_names!(pmpi_mrecv_c_f08ts: pmpi_mrecv_c_f08ts_ pmpi_mrecv_f08ts_large_ pmpir_mrecv_c_f08ts_ pmpir_mrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_mrecv_c_f08ts: pmpi_mrecv_c_f08ts_ pmpi_mrecv_f08ts_large_ pmpir_mrecv_c_f08ts_ pmpir_mrecv_f08ts_large_);

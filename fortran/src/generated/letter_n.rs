@@ -18,7 +18,7 @@ unsafe extern "C" fn mpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *m
     unsafe { neighbor_allgather::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_allgather_: mpi_neighbor_allgather mpi_neighbor_allgather__ MPI_NEIGHBOR_ALLGATHER);
-openmpi_names!(mpi_neighbor_allgather_: mpi_neighbor_allgather_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_allgather_: mpi_neighbor_allgather_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_neighbor_allgather_(sendbuf: *mut c_void, sendcount: *
     unsafe { neighbor_allgather::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_allgather_: pmpi_neighbor_allgather pmpi_neighbor_allgather__ PMPI_NEIGHBOR_ALLGATHER);
-openmpi_names!(pmpi_neighbor_allgather_: pmpi_neighbor_allgather_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_allgather_: pmpi_neighbor_allgather_f08_);
 
 #[cold]
 unsafe fn neighbor_allgather_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -58,14 +58,14 @@ unsafe extern "C" fn mpi_neighbor_allgather_f08ts(sendbuf: *const Passed, sendco
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_allgather_f08ts: mpi_neighbor_allgather_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgather_f08ts: mpi_neighbor_allgather_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgather_f08ts: pmpi_neighbor_allgather_f08ts_ pmpir_neighbor_allgather_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgather_f08ts: pmpi_neighbor_allgather_f08ts_ pmpir_neighbor_allgather_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgather_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -97,14 +97,14 @@ unsafe extern "C" fn mpi_neighbor_allgather_c_f08ts(sendbuf: *const Passed, send
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_allgather_c_f08ts: mpi_neighbor_allgather_c_f08ts_ mpi_neighbor_allgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgather_c_f08ts: mpi_neighbor_allgather_c_f08ts_ mpi_neighbor_allgather_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgather_c_f08ts: pmpi_neighbor_allgather_c_f08ts_ pmpi_neighbor_allgather_f08ts_large_ pmpir_neighbor_allgather_c_f08ts_ pmpir_neighbor_allgather_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgather_c_f08ts: pmpi_neighbor_allgather_c_f08ts_ pmpi_neighbor_allgather_f08ts_large_ pmpir_neighbor_allgather_c_f08ts_ pmpir_neighbor_allgather_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_allgather_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -125,7 +125,7 @@ unsafe extern "C" fn mpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_allgather_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_allgather_init_: mpi_neighbor_allgather_init mpi_neighbor_allgather_init__ MPI_NEIGHBOR_ALLGATHER_INIT);
-openmpi_names!(mpi_neighbor_allgather_init_: mpi_neighbor_allgather_init_f08_ mpix_neighbor_allgather_init_ mpix_neighbor_allgather_init mpix_neighbor_allgather_init__ MPIX_NEIGHBOR_ALLGATHER_INIT mpix_neighbor_allgather_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_allgather_init_: mpi_neighbor_allgather_init_f08_ mpix_neighbor_allgather_init_ mpix_neighbor_allgather_init mpix_neighbor_allgather_init__ MPIX_NEIGHBOR_ALLGATHER_INIT mpix_neighbor_allgather_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -133,7 +133,7 @@ unsafe extern "C" fn pmpi_neighbor_allgather_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_allgather_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_allgather_init_: pmpi_neighbor_allgather_init pmpi_neighbor_allgather_init__ PMPI_NEIGHBOR_ALLGATHER_INIT);
-openmpi_names!(pmpi_neighbor_allgather_init_: pmpi_neighbor_allgather_init_f08_ pmpix_neighbor_allgather_init_ pmpix_neighbor_allgather_init pmpix_neighbor_allgather_init__ PMPIX_NEIGHBOR_ALLGATHER_INIT pmpix_neighbor_allgather_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_allgather_init_: pmpi_neighbor_allgather_init_f08_ pmpix_neighbor_allgather_init_ pmpix_neighbor_allgather_init pmpix_neighbor_allgather_init__ PMPIX_NEIGHBOR_ALLGATHER_INIT pmpix_neighbor_allgather_init_f08_);
 
 #[cold]
 unsafe fn neighbor_allgather_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -172,14 +172,14 @@ unsafe extern "C" fn mpi_neighbor_allgather_init_f08ts(sendbuf: *const Passed, s
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_allgather_init_f08ts: mpi_neighbor_allgather_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgather_init_f08ts: mpi_neighbor_allgather_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgather_init_f08ts: pmpi_neighbor_allgather_init_f08ts_ pmpir_neighbor_allgather_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgather_init_f08ts: pmpi_neighbor_allgather_init_f08ts_ pmpir_neighbor_allgather_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgather_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -218,14 +218,14 @@ unsafe extern "C" fn mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Passed,
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_allgather_init_c_f08ts: mpi_neighbor_allgather_init_c_f08ts_ mpi_neighbor_allgather_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgather_init_c_f08ts: mpi_neighbor_allgather_init_c_f08ts_ mpi_neighbor_allgather_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgather_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgather_init_c_f08ts: pmpi_neighbor_allgather_init_c_f08ts_ pmpi_neighbor_allgather_init_f08ts_large_ pmpir_neighbor_allgather_init_c_f08ts_ pmpir_neighbor_allgather_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgather_init_c_f08ts: pmpi_neighbor_allgather_init_c_f08ts_ pmpi_neighbor_allgather_init_f08ts_large_ pmpir_neighbor_allgather_init_c_f08ts_ pmpir_neighbor_allgather_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_allgatherv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -242,7 +242,7 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: *
     unsafe { neighbor_allgatherv::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_allgatherv_: mpi_neighbor_allgatherv mpi_neighbor_allgatherv__ MPI_NEIGHBOR_ALLGATHERV);
-openmpi_names!(mpi_neighbor_allgatherv_: mpi_neighbor_allgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_allgatherv_: mpi_neighbor_allgatherv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -250,7 +250,7 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_(sendbuf: *mut c_void, sendcount: 
     unsafe { neighbor_allgatherv::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_allgatherv_: pmpi_neighbor_allgatherv pmpi_neighbor_allgatherv__ PMPI_NEIGHBOR_ALLGATHERV);
-openmpi_names!(pmpi_neighbor_allgatherv_: pmpi_neighbor_allgatherv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_allgatherv_: pmpi_neighbor_allgatherv_f08_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -282,14 +282,14 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_f08ts(sendbuf: *const Passed, sendc
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_allgatherv_f08ts: mpi_neighbor_allgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgatherv_f08ts: mpi_neighbor_allgatherv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgatherv_f08ts: pmpi_neighbor_allgatherv_f08ts_ pmpir_neighbor_allgatherv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgatherv_f08ts: pmpi_neighbor_allgatherv_f08ts_ pmpir_neighbor_allgatherv_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -321,14 +321,14 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sen
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_allgatherv_c_f08ts: mpi_neighbor_allgatherv_c_f08ts_ mpi_neighbor_allgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgatherv_c_f08ts: mpi_neighbor_allgatherv_c_f08ts_ mpi_neighbor_allgatherv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgatherv_c_f08ts: pmpi_neighbor_allgatherv_c_f08ts_ pmpi_neighbor_allgatherv_f08ts_large_ pmpir_neighbor_allgatherv_c_f08ts_ pmpir_neighbor_allgatherv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgatherv_c_f08ts: pmpi_neighbor_allgatherv_c_f08ts_ pmpi_neighbor_allgatherv_f08ts_large_ pmpir_neighbor_allgatherv_c_f08ts_ pmpir_neighbor_allgatherv_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_allgatherv_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -349,7 +349,7 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_allgatherv_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_allgatherv_init_: mpi_neighbor_allgatherv_init mpi_neighbor_allgatherv_init__ MPI_NEIGHBOR_ALLGATHERV_INIT);
-openmpi_names!(mpi_neighbor_allgatherv_init_: mpi_neighbor_allgatherv_init_f08_ mpix_neighbor_allgatherv_init_ mpix_neighbor_allgatherv_init mpix_neighbor_allgatherv_init__ MPIX_NEIGHBOR_ALLGATHERV_INIT mpix_neighbor_allgatherv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_allgatherv_init_: mpi_neighbor_allgatherv_init_f08_ mpix_neighbor_allgatherv_init_ mpix_neighbor_allgatherv_init mpix_neighbor_allgatherv_init__ MPIX_NEIGHBOR_ALLGATHERV_INIT mpix_neighbor_allgatherv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -357,7 +357,7 @@ unsafe extern "C" fn pmpi_neighbor_allgatherv_init_(sendbuf: *mut c_void, sendco
     unsafe { neighbor_allgatherv_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_allgatherv_init_: pmpi_neighbor_allgatherv_init pmpi_neighbor_allgatherv_init__ PMPI_NEIGHBOR_ALLGATHERV_INIT);
-openmpi_names!(pmpi_neighbor_allgatherv_init_: pmpi_neighbor_allgatherv_init_f08_ pmpix_neighbor_allgatherv_init_ pmpix_neighbor_allgatherv_init pmpix_neighbor_allgatherv_init__ PMPIX_NEIGHBOR_ALLGATHERV_INIT pmpix_neighbor_allgatherv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_allgatherv_init_: pmpi_neighbor_allgatherv_init_f08_ pmpix_neighbor_allgatherv_init_ pmpix_neighbor_allgatherv_init pmpix_neighbor_allgatherv_init__ PMPIX_NEIGHBOR_ALLGATHERV_INIT pmpix_neighbor_allgatherv_init_f08_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -396,14 +396,14 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Passed, 
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_allgatherv_init_f08ts: mpi_neighbor_allgatherv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgatherv_init_f08ts: mpi_neighbor_allgatherv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, displs: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgatherv_init_f08ts: pmpi_neighbor_allgatherv_init_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgatherv_init_f08ts: pmpi_neighbor_allgatherv_init_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_allgatherv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -442,14 +442,14 @@ unsafe extern "C" fn mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Passed
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_allgatherv_init_c_f08ts: mpi_neighbor_allgatherv_init_c_f08ts_ mpi_neighbor_allgatherv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_allgatherv_init_c_f08ts: mpi_neighbor_allgatherv_init_c_f08ts_ mpi_neighbor_allgatherv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, displs: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_allgatherv_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcounts, displs, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_allgatherv_init_c_f08ts: pmpi_neighbor_allgatherv_init_c_f08ts_ pmpi_neighbor_allgatherv_init_f08ts_large_ pmpir_neighbor_allgatherv_init_c_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_allgatherv_init_c_f08ts: pmpi_neighbor_allgatherv_init_c_f08ts_ pmpi_neighbor_allgatherv_init_f08ts_large_ pmpir_neighbor_allgatherv_init_c_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoall<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -466,7 +466,7 @@ unsafe extern "C" fn mpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *mu
     unsafe { neighbor_alltoall::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_alltoall_: mpi_neighbor_alltoall mpi_neighbor_alltoall__ MPI_NEIGHBOR_ALLTOALL);
-openmpi_names!(mpi_neighbor_alltoall_: mpi_neighbor_alltoall_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_alltoall_: mpi_neighbor_alltoall_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -474,7 +474,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_(sendbuf: *mut c_void, sendcount: *m
     unsafe { neighbor_alltoall::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_alltoall_: pmpi_neighbor_alltoall pmpi_neighbor_alltoall__ PMPI_NEIGHBOR_ALLTOALL);
-openmpi_names!(pmpi_neighbor_alltoall_: pmpi_neighbor_alltoall_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_alltoall_: pmpi_neighbor_alltoall_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoall_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -506,14 +506,14 @@ unsafe extern "C" fn mpi_neighbor_alltoall_f08ts(sendbuf: *const Passed, sendcou
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoall_f08ts: mpi_neighbor_alltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoall_f08ts: mpi_neighbor_alltoall_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoall_f08ts: pmpi_neighbor_alltoall_f08ts_ pmpir_neighbor_alltoall_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoall_f08ts: pmpi_neighbor_alltoall_f08ts_ pmpir_neighbor_alltoall_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoall_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -545,14 +545,14 @@ unsafe extern "C" fn mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendc
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoall_c_f08ts: mpi_neighbor_alltoall_c_f08ts_ mpi_neighbor_alltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoall_c_f08ts: mpi_neighbor_alltoall_c_f08ts_ mpi_neighbor_alltoall_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoall_c_f08ts: pmpi_neighbor_alltoall_c_f08ts_ pmpi_neighbor_alltoall_f08ts_large_ pmpir_neighbor_alltoall_c_f08ts_ pmpir_neighbor_alltoall_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoall_c_f08ts: pmpi_neighbor_alltoall_c_f08ts_ pmpi_neighbor_alltoall_f08ts_large_ pmpir_neighbor_alltoall_c_f08ts_ pmpir_neighbor_alltoall_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoall_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -573,7 +573,7 @@ unsafe extern "C" fn mpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcount
     unsafe { neighbor_alltoall_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_alltoall_init_: mpi_neighbor_alltoall_init mpi_neighbor_alltoall_init__ MPI_NEIGHBOR_ALLTOALL_INIT);
-openmpi_names!(mpi_neighbor_alltoall_init_: mpi_neighbor_alltoall_init_f08_ mpix_neighbor_alltoall_init_ mpix_neighbor_alltoall_init mpix_neighbor_alltoall_init__ MPIX_NEIGHBOR_ALLTOALL_INIT mpix_neighbor_alltoall_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_alltoall_init_: mpi_neighbor_alltoall_init_f08_ mpix_neighbor_alltoall_init_ mpix_neighbor_alltoall_init mpix_neighbor_alltoall_init__ MPIX_NEIGHBOR_ALLTOALL_INIT mpix_neighbor_alltoall_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -581,7 +581,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoall_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_alltoall_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_alltoall_init_: pmpi_neighbor_alltoall_init pmpi_neighbor_alltoall_init__ PMPI_NEIGHBOR_ALLTOALL_INIT);
-openmpi_names!(pmpi_neighbor_alltoall_init_: pmpi_neighbor_alltoall_init_f08_ pmpix_neighbor_alltoall_init_ pmpix_neighbor_alltoall_init pmpix_neighbor_alltoall_init__ PMPIX_NEIGHBOR_ALLTOALL_INIT pmpix_neighbor_alltoall_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_alltoall_init_: pmpi_neighbor_alltoall_init_f08_ pmpix_neighbor_alltoall_init_ pmpix_neighbor_alltoall_init pmpix_neighbor_alltoall_init__ PMPIX_NEIGHBOR_ALLTOALL_INIT pmpix_neighbor_alltoall_init_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoall_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -620,14 +620,14 @@ unsafe extern "C" fn mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Passed, se
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoall_init_f08ts: mpi_neighbor_alltoall_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoall_init_f08ts: mpi_neighbor_alltoall_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoall_init_f08ts: pmpi_neighbor_alltoall_init_f08ts_ pmpir_neighbor_alltoall_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoall_init_f08ts: pmpi_neighbor_alltoall_init_f08ts_ pmpir_neighbor_alltoall_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoall_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -666,14 +666,14 @@ unsafe extern "C" fn mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Passed, 
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoall_init_c_f08ts: mpi_neighbor_alltoall_init_c_f08ts_ mpi_neighbor_alltoall_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoall_init_c_f08ts: mpi_neighbor_alltoall_init_c_f08ts_ mpi_neighbor_alltoall_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoall_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoall_init_c_f08ts: pmpi_neighbor_alltoall_init_c_f08ts_ pmpi_neighbor_alltoall_init_f08ts_large_ pmpir_neighbor_alltoall_init_c_f08ts_ pmpir_neighbor_alltoall_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoall_init_c_f08ts: pmpi_neighbor_alltoall_init_c_f08ts_ pmpi_neighbor_alltoall_init_f08ts_large_ pmpir_neighbor_alltoall_init_c_f08ts_ pmpir_neighbor_alltoall_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -690,7 +690,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: *
     unsafe { neighbor_alltoallv::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(mpi_neighbor_alltoallv_: mpi_neighbor_alltoallv mpi_neighbor_alltoallv__ MPI_NEIGHBOR_ALLTOALLV);
-openmpi_names!(mpi_neighbor_alltoallv_: mpi_neighbor_alltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_alltoallv_: mpi_neighbor_alltoallv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -698,7 +698,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_(sendbuf: *mut c_void, sendcounts: 
     unsafe { neighbor_alltoallv::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror) }
 }
 names!(pmpi_neighbor_alltoallv_: pmpi_neighbor_alltoallv pmpi_neighbor_alltoallv__ PMPI_NEIGHBOR_ALLTOALLV);
-openmpi_names!(pmpi_neighbor_alltoallv_: pmpi_neighbor_alltoallv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_alltoallv_: pmpi_neighbor_alltoallv_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -730,14 +730,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_f08ts(sendbuf: *const Passed, sendco
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallv_f08ts: mpi_neighbor_alltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallv_f08ts: mpi_neighbor_alltoallv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallv_f08ts: pmpi_neighbor_alltoallv_f08ts_ pmpir_neighbor_alltoallv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallv_f08ts: pmpi_neighbor_alltoallv_f08ts_ pmpir_neighbor_alltoallv_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -769,14 +769,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Passed, send
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallv_c_f08ts: mpi_neighbor_alltoallv_c_f08ts_ mpi_neighbor_alltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallv_c_f08ts: mpi_neighbor_alltoallv_c_f08ts_ mpi_neighbor_alltoallv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallv_c_f08ts: pmpi_neighbor_alltoallv_c_f08ts_ pmpi_neighbor_alltoallv_f08ts_large_ pmpir_neighbor_alltoallv_c_f08ts_ pmpir_neighbor_alltoallv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallv_c_f08ts: pmpi_neighbor_alltoallv_c_f08ts_ pmpi_neighbor_alltoallv_f08ts_large_ pmpir_neighbor_alltoallv_c_f08ts_ pmpir_neighbor_alltoallv_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallv_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -797,7 +797,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_alltoallv_init::<false>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_alltoallv_init_: mpi_neighbor_alltoallv_init mpi_neighbor_alltoallv_init__ MPI_NEIGHBOR_ALLTOALLV_INIT);
-openmpi_names!(mpi_neighbor_alltoallv_init_: mpi_neighbor_alltoallv_init_f08_ mpix_neighbor_alltoallv_init_ mpix_neighbor_alltoallv_init mpix_neighbor_alltoallv_init__ MPIX_NEIGHBOR_ALLTOALLV_INIT mpix_neighbor_alltoallv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_alltoallv_init_: mpi_neighbor_alltoallv_init_f08_ mpix_neighbor_alltoallv_init_ mpix_neighbor_alltoallv_init mpix_neighbor_alltoallv_init__ MPIX_NEIGHBOR_ALLTOALLV_INIT mpix_neighbor_alltoallv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -805,7 +805,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallv_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_alltoallv_init::<true>(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_alltoallv_init_: pmpi_neighbor_alltoallv_init pmpi_neighbor_alltoallv_init__ PMPI_NEIGHBOR_ALLTOALLV_INIT);
-openmpi_names!(pmpi_neighbor_alltoallv_init_: pmpi_neighbor_alltoallv_init_f08_ pmpix_neighbor_alltoallv_init_ pmpix_neighbor_alltoallv_init pmpix_neighbor_alltoallv_init__ PMPIX_NEIGHBOR_ALLTOALLV_INIT pmpix_neighbor_alltoallv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_alltoallv_init_: pmpi_neighbor_alltoallv_init_f08_ pmpix_neighbor_alltoallv_init_ pmpix_neighbor_alltoallv_init pmpix_neighbor_alltoallv_init__ PMPIX_NEIGHBOR_ALLTOALLV_INIT pmpix_neighbor_alltoallv_init_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -844,14 +844,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Passed, s
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallv_init_f08ts: mpi_neighbor_alltoallv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallv_init_f08ts: mpi_neighbor_alltoallv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut c_int, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallv_init_f08ts: pmpi_neighbor_alltoallv_init_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallv_init_f08ts: pmpi_neighbor_alltoallv_init_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -890,14 +890,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Passed,
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallv_init_c_f08ts: mpi_neighbor_alltoallv_init_c_f08ts_ mpi_neighbor_alltoallv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallv_init_c_f08ts: mpi_neighbor_alltoallv_init_c_f08ts_ mpi_neighbor_alltoallv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallv_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtype, described!(recvbuf), recvcounts, rdispls, recvtype, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallv_init_c_f08ts: pmpi_neighbor_alltoallv_init_c_f08ts_ pmpi_neighbor_alltoallv_init_f08ts_large_ pmpir_neighbor_alltoallv_init_c_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallv_init_c_f08ts: pmpi_neighbor_alltoallv_init_c_f08ts_ pmpi_neighbor_alltoallv_init_f08ts_large_ pmpir_neighbor_alltoallv_init_c_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallw<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -916,7 +916,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: *
     unsafe { neighbor_alltoallw::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(mpi_neighbor_alltoallw_: mpi_neighbor_alltoallw mpi_neighbor_alltoallw__ MPI_NEIGHBOR_ALLTOALLW);
-openmpi_names!(mpi_neighbor_alltoallw_: mpi_neighbor_alltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_alltoallw_: mpi_neighbor_alltoallw_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -924,7 +924,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_(sendbuf: *mut c_void, sendcounts: 
     unsafe { neighbor_alltoallw::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror) }
 }
 names!(pmpi_neighbor_alltoallw_: pmpi_neighbor_alltoallw pmpi_neighbor_alltoallw__ PMPI_NEIGHBOR_ALLTOALLW);
-openmpi_names!(pmpi_neighbor_alltoallw_: pmpi_neighbor_alltoallw_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_alltoallw_: pmpi_neighbor_alltoallw_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -960,14 +960,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_f08ts(sendbuf: *const Passed, sendco
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallw_f08ts: mpi_neighbor_alltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallw_f08ts: mpi_neighbor_alltoallw_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallw_f08ts: pmpi_neighbor_alltoallw_f08ts_ pmpir_neighbor_alltoallw_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallw_f08ts: pmpi_neighbor_alltoallw_f08ts_ pmpir_neighbor_alltoallw_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1003,14 +1003,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Passed, send
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallw_c_f08ts: mpi_neighbor_alltoallw_c_f08ts_ mpi_neighbor_alltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallw_c_f08ts: mpi_neighbor_alltoallw_c_f08ts_ mpi_neighbor_alltoallw_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallw_c_f08ts: pmpi_neighbor_alltoallw_c_f08ts_ pmpi_neighbor_alltoallw_f08ts_large_ pmpir_neighbor_alltoallw_c_f08ts_ pmpir_neighbor_alltoallw_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallw_c_f08ts: pmpi_neighbor_alltoallw_c_f08ts_ pmpi_neighbor_alltoallw_f08ts_large_ pmpir_neighbor_alltoallw_c_f08ts_ pmpir_neighbor_alltoallw_f08ts_large_);
 
 #[inline]
 unsafe fn neighbor_alltoallw_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1033,7 +1033,7 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcoun
     unsafe { neighbor_alltoallw_init::<false>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(mpi_neighbor_alltoallw_init_: mpi_neighbor_alltoallw_init mpi_neighbor_alltoallw_init__ MPI_NEIGHBOR_ALLTOALLW_INIT);
-openmpi_names!(mpi_neighbor_alltoallw_init_: mpi_neighbor_alltoallw_init_f08_ mpix_neighbor_alltoallw_init_ mpix_neighbor_alltoallw_init mpix_neighbor_alltoallw_init__ MPIX_NEIGHBOR_ALLTOALLW_INIT mpix_neighbor_alltoallw_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_neighbor_alltoallw_init_: mpi_neighbor_alltoallw_init_f08_ mpix_neighbor_alltoallw_init_ mpix_neighbor_alltoallw_init mpix_neighbor_alltoallw_init__ MPIX_NEIGHBOR_ALLTOALLW_INIT mpix_neighbor_alltoallw_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *mut c_void, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1041,7 +1041,7 @@ unsafe extern "C" fn pmpi_neighbor_alltoallw_init_(sendbuf: *mut c_void, sendcou
     unsafe { neighbor_alltoallw_init::<true>(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
 names!(pmpi_neighbor_alltoallw_init_: pmpi_neighbor_alltoallw_init pmpi_neighbor_alltoallw_init__ PMPI_NEIGHBOR_ALLTOALLW_INIT);
-openmpi_names!(pmpi_neighbor_alltoallw_init_: pmpi_neighbor_alltoallw_init_f08_ pmpix_neighbor_alltoallw_init_ pmpix_neighbor_alltoallw_init pmpix_neighbor_alltoallw_init__ PMPIX_NEIGHBOR_ALLTOALLW_INIT pmpix_neighbor_alltoallw_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_neighbor_alltoallw_init_: pmpi_neighbor_alltoallw_init_f08_ pmpix_neighbor_alltoallw_init_ pmpix_neighbor_alltoallw_init pmpix_neighbor_alltoallw_init__ PMPIX_NEIGHBOR_ALLTOALLW_INIT pmpix_neighbor_alltoallw_init_f08_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1084,14 +1084,14 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Passed, s
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_init_f08::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallw_init_f08ts: mpi_neighbor_alltoallw_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallw_init_f08ts: mpi_neighbor_alltoallw_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut c_int, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_init_f08::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallw_init_f08ts: pmpi_neighbor_alltoallw_init_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallw_init_f08ts: pmpi_neighbor_alltoallw_init_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_);
 
 #[cold]
 unsafe fn neighbor_alltoallw_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1134,11 +1134,11 @@ unsafe extern "C" fn mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Passed,
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_init_c::<false>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(mpi_neighbor_alltoallw_init_c_f08ts: mpi_neighbor_alltoallw_init_c_f08ts_ mpi_neighbor_alltoallw_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_neighbor_alltoallw_init_c_f08ts: mpi_neighbor_alltoallw_init_c_f08ts_ mpi_neighbor_alltoallw_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *mut c_int, recvbuf: *const Passed, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { neighbor_alltoallw_init_c::<true>(described!(sendbuf), sendcounts, sdispls, sendtypes, described!(recvbuf), recvcounts, rdispls, recvtypes, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_neighbor_alltoallw_init_c_f08ts: pmpi_neighbor_alltoallw_init_c_f08ts_ pmpi_neighbor_alltoallw_init_f08ts_large_ pmpir_neighbor_alltoallw_init_c_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_neighbor_alltoallw_init_c_f08ts: pmpi_neighbor_alltoallw_init_c_f08ts_ pmpi_neighbor_alltoallw_init_f08ts_large_ pmpir_neighbor_alltoallw_init_c_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_large_);

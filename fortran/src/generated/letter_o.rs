@@ -29,7 +29,7 @@ unsafe extern "C" fn pmpi_op_commutative_(op: *mut c_int, commute: *mut c_int, i
     unsafe { op_commutative::<true>(op, commute, ierror) }
 }
 names!(pmpi_op_commutative_: pmpi_op_commutative pmpi_op_commutative__ PMPI_OP_COMMUTATIVE pmpi_op_commutative_f08_ pmpi_op_commutative_f08 pmpi_op_commutative_f08__ PMPI_OP_COMMUTATIVE_F08);
-mpich_names!(pmpi_op_commutative_: pmpir_op_commutative_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_op_commutative_: pmpir_op_commutative_f08_);
 
 #[inline]
 unsafe fn op_create<const P: bool>(user_fn: *const c_void, commute: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -53,7 +53,7 @@ unsafe extern "C" fn pmpi_op_create_(user_fn: *const c_void, commute: *mut c_int
     unsafe { op_create::<true>(user_fn, commute, op, ierror) }
 }
 names!(pmpi_op_create_: pmpi_op_create pmpi_op_create__ PMPI_OP_CREATE pmpi_op_create_f08_ pmpi_op_create_f08 pmpi_op_create_f08__ PMPI_OP_CREATE_F08);
-mpich_names!(pmpi_op_create_: pmpir_op_create_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_op_create_: pmpir_op_create_f08_);
 
 #[inline]
 unsafe fn op_create_c<const P: bool>(user_fn: *const c_void, commute: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -70,7 +70,7 @@ unsafe extern "C" fn mpi_op_create_c_f08_(user_fn: *const c_void, commute: *mut 
     unsafe { op_create_c::<false>(user_fn, commute, op, ierror) }
 }
 names!(mpi_op_create_c_f08_: mpi_op_create_c_f08 mpi_op_create_c_f08__ MPI_OP_CREATE_C_F08);
-mpich_names!(mpi_op_create_c_f08_: mpi_op_create_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_op_create_c_f08_: mpi_op_create_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_op_create_c_f08_(user_fn: *const c_void, commute: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -78,7 +78,7 @@ unsafe extern "C" fn pmpi_op_create_c_f08_(user_fn: *const c_void, commute: *mut
     unsafe { op_create_c::<true>(user_fn, commute, op, ierror) }
 }
 names!(pmpi_op_create_c_f08_: pmpi_op_create_c_f08 pmpi_op_create_c_f08__ PMPI_OP_CREATE_C_F08);
-mpich_names!(pmpi_op_create_c_f08_: pmpi_op_create_f08_large_ pmpir_op_create_c_f08_ pmpir_op_create_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_op_create_c_f08_: pmpi_op_create_f08_large_ pmpir_op_create_c_f08_ pmpir_op_create_f08_large_);
 
 #[inline]
 unsafe fn op_free<const P: bool>(op: *mut c_int, ierror: *mut c_int) {
@@ -104,7 +104,7 @@ unsafe extern "C" fn pmpi_op_free_(op: *mut c_int, ierror: *mut c_int) {
     unsafe { op_free::<true>(op, ierror) }
 }
 names!(pmpi_op_free_: pmpi_op_free pmpi_op_free__ PMPI_OP_FREE pmpi_op_free_f08_ pmpi_op_free_f08 pmpi_op_free_f08__ PMPI_OP_FREE_F08);
-mpich_names!(pmpi_op_free_: pmpir_op_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_op_free_: pmpir_op_free_f08_);
 
 #[inline]
 unsafe fn open_port<const P: bool>(info: *mut c_int, port_name: *mut c_char, ierror: *mut c_int, port_name_len: usize) {
@@ -132,4 +132,4 @@ unsafe extern "C" fn pmpi_open_port_(info: *mut c_int, port_name: *mut c_char, i
     unsafe { open_port::<true>(info, port_name, ierror, port_name_len) }
 }
 names!(pmpi_open_port_: pmpi_open_port pmpi_open_port__ PMPI_OPEN_PORT pmpi_open_port_f08_ pmpi_open_port_f08 pmpi_open_port_f08__ PMPI_OPEN_PORT_F08);
-mpich_names!(pmpi_open_port_: pmpir_open_port_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_open_port_: pmpir_open_port_f08_);

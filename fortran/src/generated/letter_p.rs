@@ -18,7 +18,7 @@ unsafe extern "C" fn mpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatype
     unsafe { pack::<false>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
 }
 names!(mpi_pack_: mpi_pack mpi_pack__ MPI_PACK);
-openmpi_names!(mpi_pack_: mpi_pack_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_pack_: mpi_pack_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatype: *mut c_int, outbuf: *mut c_void, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_pack_(inbuf: *mut c_void, incount: *mut c_int, datatyp
     unsafe { pack::<true>(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror) }
 }
 names!(pmpi_pack_: pmpi_pack pmpi_pack__ PMPI_PACK);
-openmpi_names!(pmpi_pack_: pmpi_pack_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_pack_: pmpi_pack_f08_);
 
 #[cold]
 unsafe fn pack_f08_sections<const P: bool>(inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -58,14 +58,14 @@ unsafe extern "C" fn mpi_pack_f08ts(inbuf: *const Passed, incount: *mut c_int, d
     // SAFETY: the caller's arguments.
     unsafe { pack_f08::<false>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
-mpich_names!(mpi_pack_f08ts: mpi_pack_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_pack_f08ts: mpi_pack_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_f08ts(inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut c_int, position: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { pack_f08::<true>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
-mpich_names!(pmpi_pack_f08ts: pmpi_pack_f08ts_ pmpir_pack_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_f08ts: pmpi_pack_f08ts_ pmpir_pack_f08ts_);
 
 #[cold]
 unsafe fn pack_c_sections<const P: bool>(inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
@@ -97,14 +97,14 @@ unsafe extern "C" fn mpi_pack_c_f08ts(inbuf: *const Passed, incount: *mut i64, d
     // SAFETY: the caller's arguments.
     unsafe { pack_c::<false>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
-mpich_names!(mpi_pack_c_f08ts: mpi_pack_c_f08ts_ mpi_pack_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_pack_c_f08ts: mpi_pack_c_f08ts_ mpi_pack_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_c_f08ts(inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { pack_c::<true>(described!(inbuf), incount, datatype, described!(outbuf), outsize, position, comm, ierror) }
 }
-mpich_names!(pmpi_pack_c_f08ts: pmpi_pack_c_f08ts_ pmpi_pack_f08ts_large_ pmpir_pack_c_f08ts_ pmpir_pack_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_c_f08ts: pmpi_pack_c_f08ts_ pmpi_pack_f08ts_large_ pmpir_pack_c_f08ts_ pmpir_pack_f08ts_large_);
 
 #[inline]
 unsafe fn pack_external<const P: bool>(datarep: *mut c_char, inbuf: *mut c_void, incount: *mut c_int, datatype: *mut c_int, outbuf: *mut c_void, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -122,7 +122,7 @@ unsafe extern "C" fn mpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_void
     unsafe { pack_external::<false>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror, datarep_len) }
 }
 names!(mpi_pack_external_: mpi_pack_external mpi_pack_external__ MPI_PACK_EXTERNAL);
-openmpi_names!(mpi_pack_external_: mpi_pack_external_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_pack_external_: mpi_pack_external_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_void, incount: *mut c_int, datatype: *mut c_int, outbuf: *mut c_void, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -130,7 +130,7 @@ unsafe extern "C" fn pmpi_pack_external_(datarep: *mut c_char, inbuf: *mut c_voi
     unsafe { pack_external::<true>(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror, datarep_len) }
 }
 names!(pmpi_pack_external_: pmpi_pack_external pmpi_pack_external__ PMPI_PACK_EXTERNAL);
-openmpi_names!(pmpi_pack_external_: pmpi_pack_external_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_pack_external_: pmpi_pack_external_f08_);
 
 #[cold]
 unsafe fn pack_external_f08_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
@@ -164,12 +164,11 @@ unsafe extern "C" fn mpi_pack_external_f08ts(datarep: *const Passed, inbuf: *con
     // SAFETY: the caller's arguments.
     unsafe { pack_external_f08::<false>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mpi_pack_external_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { pack_external_f08::<false>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
-}
 }
 
 #[unsafe(no_mangle)]
@@ -177,14 +176,13 @@ unsafe extern "C" fn pmpi_pack_external_f08ts(datarep: *const Passed, inbuf: *co
     // SAFETY: the caller's arguments.
     unsafe { pack_external_f08::<true>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut c_int, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { pack_external_f08::<true>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-}
-mpich_names!(pmpi_pack_external_f08ts_: pmpir_pack_external_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_external_f08ts_: pmpir_pack_external_f08ts_);
 
 #[cold]
 unsafe fn pack_external_c_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *mut i64, datatype: *mut c_int, outbuf: *const Descriptor, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
@@ -218,28 +216,26 @@ unsafe extern "C" fn mpi_pack_external_c_f08ts(datarep: *const Passed, inbuf: *c
     // SAFETY: the caller's arguments.
     unsafe { pack_external_c::<false>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mpi_pack_external_c_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { pack_external_c::<false>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-}
-mpich_names!(mpi_pack_external_c_f08ts_: mpi_pack_external_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_pack_external_c_f08ts_: mpi_pack_external_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_c_f08ts(datarep: *const Passed, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { pack_external_c::<true>(described!(datarep), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_c_f08ts_(datarep: *mut c_char, inbuf: *const Passed, incount: *mut i64, datatype: *mut c_int, outbuf: *const Passed, outsize: *mut i64, position: *mut i64, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { pack_external_c::<true>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), incount, datatype, described!(outbuf), outsize, position, ierror) }
 }
-}
-mpich_names!(pmpi_pack_external_c_f08ts_: pmpi_pack_external_f08ts_large_ pmpir_pack_external_c_f08ts_ pmpir_pack_external_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_external_c_f08ts_: pmpi_pack_external_f08ts_large_ pmpir_pack_external_c_f08ts_ pmpir_pack_external_f08ts_large_);
 
 #[inline]
 unsafe fn pack_external_size<const P: bool>(datarep: *mut c_char, incount: *mut c_int, datatype: *mut c_int, size: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -264,7 +260,7 @@ unsafe extern "C" fn pmpi_pack_external_size_(datarep: *mut c_char, incount: *mu
     unsafe { pack_external_size::<true>(datarep, incount, datatype, size, ierror, datarep_len) }
 }
 names!(pmpi_pack_external_size_: pmpi_pack_external_size pmpi_pack_external_size__ PMPI_PACK_EXTERNAL_SIZE pmpi_pack_external_size_f08_ pmpi_pack_external_size_f08 pmpi_pack_external_size_f08__ PMPI_PACK_EXTERNAL_SIZE_F08);
-mpich_names!(pmpi_pack_external_size_: pmpir_pack_external_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_external_size_: pmpir_pack_external_size_f08_);
 
 #[inline]
 unsafe fn pack_external_size_c<const P: bool>(datarep: *mut c_char, incount: *mut i64, datatype: *mut c_int, size: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -282,7 +278,7 @@ unsafe extern "C" fn mpi_pack_external_size_c_f08_(datarep: *mut c_char, incount
     unsafe { pack_external_size_c::<false>(datarep, incount, datatype, size, ierror, datarep_len) }
 }
 names!(mpi_pack_external_size_c_f08_: mpi_pack_external_size_c_f08 mpi_pack_external_size_c_f08__ MPI_PACK_EXTERNAL_SIZE_C_F08);
-mpich_names!(mpi_pack_external_size_c_f08_: mpi_pack_external_size_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_pack_external_size_c_f08_: mpi_pack_external_size_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_external_size_c_f08_(datarep: *mut c_char, incount: *mut i64, datatype: *mut c_int, size: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -290,7 +286,7 @@ unsafe extern "C" fn pmpi_pack_external_size_c_f08_(datarep: *mut c_char, incoun
     unsafe { pack_external_size_c::<true>(datarep, incount, datatype, size, ierror, datarep_len) }
 }
 names!(pmpi_pack_external_size_c_f08_: pmpi_pack_external_size_c_f08 pmpi_pack_external_size_c_f08__ PMPI_PACK_EXTERNAL_SIZE_C_F08);
-mpich_names!(pmpi_pack_external_size_c_f08_: pmpi_pack_external_size_f08_large_ pmpir_pack_external_size_c_f08_ pmpir_pack_external_size_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_external_size_c_f08_: pmpi_pack_external_size_f08_large_ pmpir_pack_external_size_c_f08_ pmpir_pack_external_size_f08_large_);
 
 #[inline]
 unsafe fn pack_size<const P: bool>(incount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, size: *mut c_int, ierror: *mut c_int) {
@@ -314,7 +310,7 @@ unsafe extern "C" fn pmpi_pack_size_(incount: *mut c_int, datatype: *mut c_int, 
     unsafe { pack_size::<true>(incount, datatype, comm, size, ierror) }
 }
 names!(pmpi_pack_size_: pmpi_pack_size pmpi_pack_size__ PMPI_PACK_SIZE pmpi_pack_size_f08_ pmpi_pack_size_f08 pmpi_pack_size_f08__ PMPI_PACK_SIZE_F08);
-mpich_names!(pmpi_pack_size_: pmpir_pack_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_size_: pmpir_pack_size_f08_);
 
 #[inline]
 unsafe fn pack_size_c<const P: bool>(incount: *mut i64, datatype: *mut c_int, comm: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -331,7 +327,7 @@ unsafe extern "C" fn mpi_pack_size_c_f08_(incount: *mut i64, datatype: *mut c_in
     unsafe { pack_size_c::<false>(incount, datatype, comm, size, ierror) }
 }
 names!(mpi_pack_size_c_f08_: mpi_pack_size_c_f08 mpi_pack_size_c_f08__ MPI_PACK_SIZE_C_F08);
-mpich_names!(mpi_pack_size_c_f08_: mpi_pack_size_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_pack_size_c_f08_: mpi_pack_size_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_pack_size_c_f08_(incount: *mut i64, datatype: *mut c_int, comm: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -339,7 +335,7 @@ unsafe extern "C" fn pmpi_pack_size_c_f08_(incount: *mut i64, datatype: *mut c_i
     unsafe { pack_size_c::<true>(incount, datatype, comm, size, ierror) }
 }
 names!(pmpi_pack_size_c_f08_: pmpi_pack_size_c_f08 pmpi_pack_size_c_f08__ PMPI_PACK_SIZE_C_F08);
-mpich_names!(pmpi_pack_size_c_f08_: pmpi_pack_size_f08_large_ pmpir_pack_size_c_f08_ pmpir_pack_size_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_pack_size_c_f08_: pmpi_pack_size_f08_large_ pmpir_pack_size_c_f08_ pmpir_pack_size_f08_large_);
 
 #[inline]
 unsafe fn parrived<const P: bool>(request: *mut c_int, partition: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -363,7 +359,7 @@ unsafe extern "C" fn pmpi_parrived_(request: *mut c_int, partition: *mut c_int, 
     unsafe { parrived::<true>(request, partition, flag, ierror) }
 }
 names!(pmpi_parrived_: pmpi_parrived pmpi_parrived__ PMPI_PARRIVED pmpi_parrived_f08_ pmpi_parrived_f08 pmpi_parrived_f08__ PMPI_PARRIVED_F08);
-mpich_names!(pmpi_parrived_: pmpir_parrived_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_parrived_: pmpir_parrived_f08_);
 
 #[inline]
 unsafe fn pready<const P: bool>(partition: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -387,7 +383,7 @@ unsafe extern "C" fn pmpi_pready_(partition: *mut c_int, request: *mut c_int, ie
     unsafe { pready::<true>(partition, request, ierror) }
 }
 names!(pmpi_pready_: pmpi_pready pmpi_pready__ PMPI_PREADY pmpi_pready_f08_ pmpi_pready_f08 pmpi_pready_f08__ PMPI_PREADY_F08);
-mpich_names!(pmpi_pready_: pmpir_pready_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_pready_: pmpir_pready_f08_);
 
 #[inline]
 unsafe fn pready_list<const P: bool>(length: *mut c_int, array_of_partitions: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -411,7 +407,7 @@ unsafe extern "C" fn pmpi_pready_list_(length: *mut c_int, array_of_partitions: 
     unsafe { pready_list::<true>(length, array_of_partitions, request, ierror) }
 }
 names!(pmpi_pready_list_: pmpi_pready_list pmpi_pready_list__ PMPI_PREADY_LIST pmpi_pready_list_f08_ pmpi_pready_list_f08 pmpi_pready_list_f08__ PMPI_PREADY_LIST_F08);
-mpich_names!(pmpi_pready_list_: pmpir_pready_list_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_pready_list_: pmpir_pready_list_f08_);
 
 #[inline]
 unsafe fn pready_range<const P: bool>(partition_low: *mut c_int, partition_high: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -435,7 +431,7 @@ unsafe extern "C" fn pmpi_pready_range_(partition_low: *mut c_int, partition_hig
     unsafe { pready_range::<true>(partition_low, partition_high, request, ierror) }
 }
 names!(pmpi_pready_range_: pmpi_pready_range pmpi_pready_range__ PMPI_PREADY_RANGE pmpi_pready_range_f08_ pmpi_pready_range_f08 pmpi_pready_range_f08__ PMPI_PREADY_RANGE_F08);
-mpich_names!(pmpi_pready_range_: pmpir_pready_range_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_pready_range_: pmpir_pready_range_f08_);
 
 #[inline]
 unsafe fn precv_init<const P: bool>(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -456,7 +452,7 @@ unsafe extern "C" fn mpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, c
     unsafe { precv_init::<false>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 names!(mpi_precv_init_: mpi_precv_init mpi_precv_init__ MPI_PRECV_INIT);
-openmpi_names!(mpi_precv_init_: mpi_precv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_precv_init_: mpi_precv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -464,7 +460,7 @@ unsafe extern "C" fn pmpi_precv_init_(buf: *mut c_void, partitions: *mut c_int, 
     unsafe { precv_init::<true>(buf, partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
 names!(pmpi_precv_init_: pmpi_precv_init pmpi_precv_init__ PMPI_PRECV_INIT);
-openmpi_names!(pmpi_precv_init_: pmpi_precv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_precv_init_: pmpi_precv_init_f08_);
 
 #[cold]
 unsafe fn precv_init_f08_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -502,14 +498,14 @@ unsafe extern "C" fn mpi_precv_init_f08ts(buf: *const Passed, partitions: *mut c
     // SAFETY: the caller's arguments.
     unsafe { precv_init_f08::<false>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
-mpich_names!(mpi_precv_init_f08ts: mpi_precv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_precv_init_f08ts: mpi_precv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_precv_init_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { precv_init_f08::<true>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_precv_init_f08ts: pmpi_precv_init_f08ts_ pmpir_precv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_precv_init_f08ts: pmpi_precv_init_f08ts_ pmpir_precv_init_f08ts_);
 
 #[cold]
 unsafe fn precv_init_c_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -547,14 +543,14 @@ unsafe extern "C" fn mpi_precv_init_c_f08ts(buf: *const Passed, partitions: *mut
     // SAFETY: the caller's arguments.
     unsafe { precv_init_c::<false>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
-mpich_names!(mpi_precv_init_c_f08ts: mpi_precv_init_c_f08ts_ mpi_precv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_precv_init_c_f08ts: mpi_precv_init_c_f08ts_ mpi_precv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_precv_init_c_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { precv_init_c::<true>(described!(buf), partitions, count, datatype, source, tag, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_precv_init_c_f08ts: pmpi_precv_init_c_f08ts_ pmpi_precv_init_f08ts_large_ pmpir_precv_init_c_f08ts_ pmpir_precv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_precv_init_c_f08ts: pmpi_precv_init_c_f08ts_ pmpi_precv_init_f08ts_large_ pmpir_precv_init_c_f08ts_ pmpir_precv_init_f08ts_large_);
 
 #[inline]
 unsafe fn probe<const P: bool>(source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -578,7 +574,7 @@ unsafe extern "C" fn pmpi_probe_(source: *mut c_int, tag: *mut c_int, comm: *mut
     unsafe { probe::<true>(source, tag, comm, status, ierror) }
 }
 names!(pmpi_probe_: pmpi_probe pmpi_probe__ PMPI_PROBE pmpi_probe_f08_ pmpi_probe_f08 pmpi_probe_f08__ PMPI_PROBE_F08);
-mpich_names!(pmpi_probe_: pmpir_probe_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_probe_: pmpir_probe_f08_);
 
 #[inline]
 unsafe fn psend_init<const P: bool>(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -599,7 +595,7 @@ unsafe extern "C" fn mpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, c
     unsafe { psend_init::<false>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 names!(mpi_psend_init_: mpi_psend_init mpi_psend_init__ MPI_PSEND_INIT);
-openmpi_names!(mpi_psend_init_: mpi_psend_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_psend_init_: mpi_psend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -607,7 +603,7 @@ unsafe extern "C" fn pmpi_psend_init_(buf: *mut c_void, partitions: *mut c_int, 
     unsafe { psend_init::<true>(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
 names!(pmpi_psend_init_: pmpi_psend_init pmpi_psend_init__ PMPI_PSEND_INIT);
-openmpi_names!(pmpi_psend_init_: pmpi_psend_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_psend_init_: pmpi_psend_init_f08_);
 
 #[cold]
 unsafe fn psend_init_f08_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -645,14 +641,14 @@ unsafe extern "C" fn mpi_psend_init_f08ts(buf: *const Passed, partitions: *mut c
     // SAFETY: the caller's arguments.
     unsafe { psend_init_f08::<false>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
-mpich_names!(mpi_psend_init_f08ts: mpi_psend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_psend_init_f08ts: mpi_psend_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_psend_init_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { psend_init_f08::<true>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_psend_init_f08ts: pmpi_psend_init_f08ts_ pmpir_psend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_psend_init_f08ts: pmpi_psend_init_f08ts_ pmpir_psend_init_f08ts_);
 
 #[cold]
 unsafe fn psend_init_c_sections<const P: bool>(buf: *const Descriptor, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -690,14 +686,14 @@ unsafe extern "C" fn mpi_psend_init_c_f08ts(buf: *const Passed, partitions: *mut
     // SAFETY: the caller's arguments.
     unsafe { psend_init_c::<false>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
-mpich_names!(mpi_psend_init_c_f08ts: mpi_psend_init_c_f08ts_ mpi_psend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_psend_init_c_f08ts: mpi_psend_init_c_f08ts_ mpi_psend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_psend_init_c_f08ts(buf: *const Passed, partitions: *mut c_int, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { psend_init_c::<true>(described!(buf), partitions, count, datatype, dest, tag, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_psend_init_c_f08ts: pmpi_psend_init_c_f08ts_ pmpi_psend_init_f08ts_large_ pmpir_psend_init_c_f08ts_ pmpir_psend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_psend_init_c_f08ts: pmpi_psend_init_c_f08ts_ pmpi_psend_init_f08ts_large_ pmpir_psend_init_c_f08ts_ pmpir_psend_init_f08ts_large_);
 
 #[inline]
 unsafe fn publish_name<const P: bool>(service_name: *mut c_char, info: *mut c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_len: usize, port_name_len: usize) {
@@ -723,7 +719,7 @@ unsafe extern "C" fn pmpi_publish_name_(service_name: *mut c_char, info: *mut c_
     unsafe { publish_name::<true>(service_name, info, port_name, ierror, service_name_len, port_name_len) }
 }
 names!(pmpi_publish_name_: pmpi_publish_name pmpi_publish_name__ PMPI_PUBLISH_NAME pmpi_publish_name_f08_ pmpi_publish_name_f08 pmpi_publish_name_f08__ PMPI_PUBLISH_NAME_F08);
-mpich_names!(pmpi_publish_name_: pmpir_publish_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_publish_name_: pmpir_publish_name_f08_);
 
 #[inline]
 unsafe fn put<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -740,7 +736,7 @@ unsafe extern "C" fn mpi_put_(origin_addr: *mut c_void, origin_count: *mut c_int
     unsafe { put::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(mpi_put_: mpi_put mpi_put__ MPI_PUT);
-openmpi_names!(mpi_put_: mpi_put_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_put_: mpi_put_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_put_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -748,7 +744,7 @@ unsafe extern "C" fn pmpi_put_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { put::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
 names!(pmpi_put_: pmpi_put pmpi_put__ PMPI_PUT);
-openmpi_names!(pmpi_put_: pmpi_put_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_put_: pmpi_put_f08_);
 
 #[cold]
 unsafe fn put_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -779,14 +775,14 @@ unsafe extern "C" fn mpi_put_f08ts(origin_addr: *const Passed, origin_count: *mu
     // SAFETY: the caller's arguments.
     unsafe { put_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(mpi_put_f08ts: mpi_put_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_put_f08ts: mpi_put_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_put_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { put_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(pmpi_put_f08ts: pmpi_put_f08ts_ pmpir_put_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_put_f08ts: pmpi_put_f08ts_ pmpir_put_f08ts_);
 
 #[cold]
 unsafe fn put_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -817,11 +813,11 @@ unsafe extern "C" fn mpi_put_c_f08ts(origin_addr: *const Passed, origin_count: *
     // SAFETY: the caller's arguments.
     unsafe { put_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(mpi_put_c_f08ts: mpi_put_c_f08ts_ mpi_put_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_put_c_f08ts: mpi_put_c_f08ts_ mpi_put_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_put_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { put_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror) }
 }
-mpich_names!(pmpi_put_c_f08ts: pmpi_put_c_f08ts_ pmpi_put_f08ts_large_ pmpir_put_c_f08ts_ pmpir_put_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_put_c_f08ts: pmpi_put_c_f08ts_ pmpi_put_f08ts_large_ pmpir_put_c_f08ts_ pmpir_put_f08ts_large_);

@@ -25,4 +25,4 @@ unsafe extern "C" fn pmpi_query_thread_(provided: *mut c_int, ierror: *mut c_int
     unsafe { query_thread::<true>(provided, ierror) }
 }
 names!(pmpi_query_thread_: pmpi_query_thread pmpi_query_thread__ PMPI_QUERY_THREAD pmpi_query_thread_f08_ pmpi_query_thread_f08 pmpi_query_thread_f08__ PMPI_QUERY_THREAD_F08);
-mpich_names!(pmpi_query_thread_: pmpir_query_thread_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_query_thread_: pmpir_query_thread_f08_);

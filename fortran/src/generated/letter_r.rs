@@ -22,7 +22,7 @@ unsafe extern "C" fn mpi_raccumulate_(origin_addr: *mut c_void, origin_count: *m
     unsafe { raccumulate::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(mpi_raccumulate_: mpi_raccumulate mpi_raccumulate__ MPI_RACCUMULATE);
-openmpi_names!(mpi_raccumulate_: mpi_raccumulate_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_raccumulate_: mpi_raccumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_raccumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -30,7 +30,7 @@ unsafe extern "C" fn pmpi_raccumulate_(origin_addr: *mut c_void, origin_count: *
     unsafe { raccumulate::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(pmpi_raccumulate_: pmpi_raccumulate pmpi_raccumulate__ PMPI_RACCUMULATE);
-openmpi_names!(pmpi_raccumulate_: pmpi_raccumulate_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_raccumulate_: pmpi_raccumulate_f08_);
 
 #[cold]
 unsafe fn raccumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -69,14 +69,14 @@ unsafe extern "C" fn mpi_raccumulate_f08ts(origin_addr: *const Passed, origin_co
     // SAFETY: the caller's arguments.
     unsafe { raccumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(mpi_raccumulate_f08ts: mpi_raccumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_raccumulate_f08ts: mpi_raccumulate_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_raccumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { raccumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(pmpi_raccumulate_f08ts: pmpi_raccumulate_f08ts_ pmpir_raccumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_raccumulate_f08ts: pmpi_raccumulate_f08ts_ pmpir_raccumulate_f08ts_);
 
 #[cold]
 unsafe fn raccumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -115,14 +115,14 @@ unsafe extern "C" fn mpi_raccumulate_c_f08ts(origin_addr: *const Passed, origin_
     // SAFETY: the caller's arguments.
     unsafe { raccumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(mpi_raccumulate_c_f08ts: mpi_raccumulate_c_f08ts_ mpi_raccumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_raccumulate_c_f08ts: mpi_raccumulate_c_f08ts_ mpi_raccumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_raccumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { raccumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(pmpi_raccumulate_c_f08ts: pmpi_raccumulate_c_f08ts_ pmpi_raccumulate_f08ts_large_ pmpir_raccumulate_c_f08ts_ pmpir_raccumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_raccumulate_c_f08ts: pmpi_raccumulate_c_f08ts_ pmpi_raccumulate_f08ts_large_ pmpir_raccumulate_c_f08ts_ pmpir_raccumulate_f08ts_large_);
 
 #[inline]
 unsafe fn recv<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -139,7 +139,7 @@ unsafe extern "C" fn mpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *m
     unsafe { recv::<false>(buf, count, datatype, source, tag, comm, status, ierror) }
 }
 names!(mpi_recv_: mpi_recv mpi_recv__ MPI_RECV);
-openmpi_names!(mpi_recv_: mpi_recv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_recv_: mpi_recv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -147,7 +147,7 @@ unsafe extern "C" fn pmpi_recv_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { recv::<true>(buf, count, datatype, source, tag, comm, status, ierror) }
 }
 names!(pmpi_recv_: pmpi_recv pmpi_recv__ PMPI_RECV);
-openmpi_names!(pmpi_recv_: pmpi_recv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_recv_: pmpi_recv_f08_);
 
 #[cold]
 unsafe fn recv_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -177,14 +177,14 @@ unsafe extern "C" fn mpi_recv_f08ts(buf: *const Passed, count: *mut c_int, datat
     // SAFETY: the caller's arguments.
     unsafe { recv_f08::<false>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
-mpich_names!(mpi_recv_f08ts: mpi_recv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_recv_f08ts: mpi_recv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { recv_f08::<true>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
-mpich_names!(pmpi_recv_f08ts: pmpi_recv_f08ts_ pmpir_recv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_recv_f08ts: pmpi_recv_f08ts_ pmpir_recv_f08ts_);
 
 #[cold]
 unsafe fn recv_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -214,14 +214,14 @@ unsafe extern "C" fn mpi_recv_c_f08ts(buf: *const Passed, count: *mut i64, datat
     // SAFETY: the caller's arguments.
     unsafe { recv_c::<false>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
-mpich_names!(mpi_recv_c_f08ts: mpi_recv_c_f08ts_ mpi_recv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_recv_c_f08ts: mpi_recv_c_f08ts_ mpi_recv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { recv_c::<true>(described!(buf), count, datatype, source, tag, comm, status, ierror) }
 }
-mpich_names!(pmpi_recv_c_f08ts: pmpi_recv_c_f08ts_ pmpi_recv_f08ts_large_ pmpir_recv_c_f08ts_ pmpir_recv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_recv_c_f08ts: pmpi_recv_c_f08ts_ pmpi_recv_f08ts_large_ pmpir_recv_c_f08ts_ pmpir_recv_f08ts_large_);
 
 #[inline]
 unsafe fn recv_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -242,7 +242,7 @@ unsafe extern "C" fn mpi_recv_init_(buf: *mut c_void, count: *mut c_int, datatyp
     unsafe { recv_init::<false>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(mpi_recv_init_: mpi_recv_init mpi_recv_init__ MPI_RECV_INIT);
-openmpi_names!(mpi_recv_init_: mpi_recv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_recv_init_: mpi_recv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -250,7 +250,7 @@ unsafe extern "C" fn pmpi_recv_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { recv_init::<true>(buf, count, datatype, source, tag, comm, request, ierror) }
 }
 names!(pmpi_recv_init_: pmpi_recv_init pmpi_recv_init__ PMPI_RECV_INIT);
-openmpi_names!(pmpi_recv_init_: pmpi_recv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_recv_init_: pmpi_recv_init_f08_);
 
 #[cold]
 unsafe fn recv_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -288,14 +288,14 @@ unsafe extern "C" fn mpi_recv_init_f08ts(buf: *const Passed, count: *mut c_int, 
     // SAFETY: the caller's arguments.
     unsafe { recv_init_f08::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_recv_init_f08ts: mpi_recv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_recv_init_f08ts: mpi_recv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { recv_init_f08::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_recv_init_f08ts: pmpi_recv_init_f08ts_ pmpir_recv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_recv_init_f08ts: pmpi_recv_init_f08ts_ pmpir_recv_init_f08ts_);
 
 #[cold]
 unsafe fn recv_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -333,14 +333,14 @@ unsafe extern "C" fn mpi_recv_init_c_f08ts(buf: *const Passed, count: *mut i64, 
     // SAFETY: the caller's arguments.
     unsafe { recv_init_c::<false>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_recv_init_c_f08ts: mpi_recv_init_c_f08ts_ mpi_recv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_recv_init_c_f08ts: mpi_recv_init_c_f08ts_ mpi_recv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_recv_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, source: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { recv_init_c::<true>(described!(buf), count, datatype, source, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_recv_init_c_f08ts: pmpi_recv_init_c_f08ts_ pmpi_recv_init_f08ts_large_ pmpir_recv_init_c_f08ts_ pmpir_recv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_recv_init_c_f08ts: pmpi_recv_init_c_f08ts_ pmpi_recv_init_f08ts_large_ pmpir_recv_init_c_f08ts_ pmpir_recv_init_f08ts_large_);
 
 #[inline]
 unsafe fn reduce<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -357,7 +357,7 @@ unsafe extern "C" fn mpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, cou
     unsafe { reduce::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
 }
 names!(mpi_reduce_: mpi_reduce mpi_reduce__ MPI_REDUCE);
-openmpi_names!(mpi_reduce_: mpi_reduce_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_: mpi_reduce_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -365,7 +365,7 @@ unsafe extern "C" fn pmpi_reduce_(sendbuf: *mut c_void, recvbuf: *mut c_void, co
     unsafe { reduce::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, ierror) }
 }
 names!(pmpi_reduce_: pmpi_reduce pmpi_reduce__ PMPI_REDUCE);
-openmpi_names!(pmpi_reduce_: pmpi_reduce_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_: pmpi_reduce_f08_);
 
 #[cold]
 unsafe fn reduce_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -397,14 +397,14 @@ unsafe extern "C" fn mpi_reduce_f08ts(sendbuf: *const Passed, recvbuf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { reduce_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
-mpich_names!(mpi_reduce_f08ts: mpi_reduce_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_f08ts: mpi_reduce_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
-mpich_names!(pmpi_reduce_f08ts: pmpi_reduce_f08ts_ pmpir_reduce_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_f08ts: pmpi_reduce_f08ts_ pmpir_reduce_f08ts_);
 
 #[cold]
 unsafe fn reduce_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -436,14 +436,14 @@ unsafe extern "C" fn mpi_reduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const 
     // SAFETY: the caller's arguments.
     unsafe { reduce_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
-mpich_names!(mpi_reduce_c_f08ts: mpi_reduce_c_f08ts_ mpi_reduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_c_f08ts: mpi_reduce_c_f08ts_ mpi_reduce_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, ierror) }
 }
-mpich_names!(pmpi_reduce_c_f08ts: pmpi_reduce_c_f08ts_ pmpi_reduce_f08ts_large_ pmpir_reduce_c_f08ts_ pmpir_reduce_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_c_f08ts: pmpi_reduce_c_f08ts_ pmpi_reduce_f08ts_large_ pmpir_reduce_c_f08ts_ pmpir_reduce_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -464,7 +464,7 @@ unsafe extern "C" fn mpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_void
     unsafe { reduce_init::<false>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
 }
 names!(mpi_reduce_init_: mpi_reduce_init mpi_reduce_init__ MPI_REDUCE_INIT);
-openmpi_names!(mpi_reduce_init_: mpi_reduce_init_f08_ mpix_reduce_init_ mpix_reduce_init mpix_reduce_init__ MPIX_REDUCE_INIT mpix_reduce_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_init_: mpi_reduce_init_f08_ mpix_reduce_init_ mpix_reduce_init mpix_reduce_init__ MPIX_REDUCE_INIT mpix_reduce_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -472,7 +472,7 @@ unsafe extern "C" fn pmpi_reduce_init_(sendbuf: *mut c_void, recvbuf: *mut c_voi
     unsafe { reduce_init::<true>(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror) }
 }
 names!(pmpi_reduce_init_: pmpi_reduce_init pmpi_reduce_init__ PMPI_REDUCE_INIT);
-openmpi_names!(pmpi_reduce_init_: pmpi_reduce_init_f08_ pmpix_reduce_init_ pmpix_reduce_init pmpix_reduce_init__ PMPIX_REDUCE_INIT pmpix_reduce_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_init_: pmpi_reduce_init_f08_ pmpix_reduce_init_ pmpix_reduce_init pmpix_reduce_init__ PMPIX_REDUCE_INIT pmpix_reduce_init_f08_);
 
 #[cold]
 unsafe fn reduce_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -511,14 +511,14 @@ unsafe extern "C" fn mpi_reduce_init_f08ts(sendbuf: *const Passed, recvbuf: *con
     // SAFETY: the caller's arguments.
     unsafe { reduce_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_reduce_init_f08ts: mpi_reduce_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_init_f08ts: mpi_reduce_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_reduce_init_f08ts: pmpi_reduce_init_f08ts_ pmpir_reduce_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_init_f08ts: pmpi_reduce_init_f08ts_ pmpir_reduce_init_f08ts_);
 
 #[cold]
 unsafe fn reduce_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -557,14 +557,14 @@ unsafe extern "C" fn mpi_reduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *c
     // SAFETY: the caller's arguments.
     unsafe { reduce_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_reduce_init_c_f08ts: mpi_reduce_init_c_f08ts_ mpi_reduce_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_init_c_f08ts: mpi_reduce_init_c_f08ts_ mpi_reduce_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_reduce_init_c_f08ts: pmpi_reduce_init_c_f08ts_ pmpi_reduce_init_f08ts_large_ pmpir_reduce_init_c_f08ts_ pmpir_reduce_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_init_c_f08ts: pmpi_reduce_init_c_f08ts_ pmpi_reduce_init_f08ts_large_ pmpir_reduce_init_c_f08ts_ pmpir_reduce_init_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_local<const P: bool>(inbuf: *mut c_void, inoutbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -581,7 +581,7 @@ unsafe extern "C" fn mpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_void
     unsafe { reduce_local::<false>(inbuf, inoutbuf, count, datatype, op, ierror) }
 }
 names!(mpi_reduce_local_: mpi_reduce_local mpi_reduce_local__ MPI_REDUCE_LOCAL);
-openmpi_names!(mpi_reduce_local_: mpi_reduce_local_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_local_: mpi_reduce_local_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -589,7 +589,7 @@ unsafe extern "C" fn pmpi_reduce_local_(inbuf: *mut c_void, inoutbuf: *mut c_voi
     unsafe { reduce_local::<true>(inbuf, inoutbuf, count, datatype, op, ierror) }
 }
 names!(pmpi_reduce_local_: pmpi_reduce_local pmpi_reduce_local__ PMPI_REDUCE_LOCAL);
-openmpi_names!(pmpi_reduce_local_: pmpi_reduce_local_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_local_: pmpi_reduce_local_f08_);
 
 #[cold]
 unsafe fn reduce_local_f08_sections<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -621,14 +621,14 @@ unsafe extern "C" fn mpi_reduce_local_f08ts(inbuf: *const Passed, inoutbuf: *con
     // SAFETY: the caller's arguments.
     unsafe { reduce_local_f08::<false>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
-mpich_names!(mpi_reduce_local_f08ts: mpi_reduce_local_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_local_f08ts: mpi_reduce_local_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_local_f08ts(inbuf: *const Passed, inoutbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_local_f08::<true>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
-mpich_names!(pmpi_reduce_local_f08ts: pmpi_reduce_local_f08ts_ pmpir_reduce_local_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_local_f08ts: pmpi_reduce_local_f08ts_ pmpir_reduce_local_f08ts_);
 
 #[cold]
 unsafe fn reduce_local_c_sections<const P: bool>(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
@@ -660,14 +660,14 @@ unsafe extern "C" fn mpi_reduce_local_c_f08ts(inbuf: *const Passed, inoutbuf: *c
     // SAFETY: the caller's arguments.
     unsafe { reduce_local_c::<false>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
-mpich_names!(mpi_reduce_local_c_f08ts: mpi_reduce_local_c_f08ts_ mpi_reduce_local_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_local_c_f08ts: mpi_reduce_local_c_f08ts_ mpi_reduce_local_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_local_c_f08ts(inbuf: *const Passed, inoutbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_local_c::<true>(described!(inbuf), described!(inoutbuf), count, datatype, op, ierror) }
 }
-mpich_names!(pmpi_reduce_local_c_f08ts: pmpi_reduce_local_c_f08ts_ pmpi_reduce_local_f08ts_large_ pmpir_reduce_local_c_f08ts_ pmpir_reduce_local_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_local_c_f08ts: pmpi_reduce_local_c_f08ts_ pmpi_reduce_local_f08ts_large_ pmpir_reduce_local_c_f08ts_ pmpir_reduce_local_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -684,7 +684,7 @@ unsafe extern "C" fn mpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_v
     unsafe { reduce_scatter::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
 }
 names!(mpi_reduce_scatter_: mpi_reduce_scatter mpi_reduce_scatter__ MPI_REDUCE_SCATTER);
-openmpi_names!(mpi_reduce_scatter_: mpi_reduce_scatter_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_scatter_: mpi_reduce_scatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -692,7 +692,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_(sendbuf: *mut c_void, recvbuf: *mut c_
     unsafe { reduce_scatter::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror) }
 }
 names!(pmpi_reduce_scatter_: pmpi_reduce_scatter pmpi_reduce_scatter__ PMPI_REDUCE_SCATTER);
-openmpi_names!(pmpi_reduce_scatter_: pmpi_reduce_scatter_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_scatter_: pmpi_reduce_scatter_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -724,14 +724,14 @@ unsafe extern "C" fn mpi_reduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_f08::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_f08ts: mpi_reduce_scatter_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_f08ts: mpi_reduce_scatter_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_f08::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_f08ts: pmpi_reduce_scatter_f08ts_ pmpir_reduce_scatter_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_f08ts: pmpi_reduce_scatter_f08ts_ pmpir_reduce_scatter_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -763,14 +763,14 @@ unsafe extern "C" fn mpi_reduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf:
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_c::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_c_f08ts: mpi_reduce_scatter_c_f08ts_ mpi_reduce_scatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_c_f08ts: mpi_reduce_scatter_c_f08ts_ mpi_reduce_scatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_c::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_c_f08ts: pmpi_reduce_scatter_c_f08ts_ pmpi_reduce_scatter_f08ts_large_ pmpir_reduce_scatter_c_f08ts_ pmpir_reduce_scatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_c_f08ts: pmpi_reduce_scatter_c_f08ts_ pmpi_reduce_scatter_f08ts_large_ pmpir_reduce_scatter_c_f08ts_ pmpir_reduce_scatter_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter_block<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -787,7 +787,7 @@ unsafe extern "C" fn mpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *m
     unsafe { reduce_scatter_block::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
 }
 names!(mpi_reduce_scatter_block_: mpi_reduce_scatter_block mpi_reduce_scatter_block__ MPI_REDUCE_SCATTER_BLOCK);
-openmpi_names!(mpi_reduce_scatter_block_: mpi_reduce_scatter_block_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_scatter_block_: mpi_reduce_scatter_block_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -795,7 +795,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_(sendbuf: *mut c_void, recvbuf: *
     unsafe { reduce_scatter_block::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror) }
 }
 names!(pmpi_reduce_scatter_block_: pmpi_reduce_scatter_block pmpi_reduce_scatter_block__ PMPI_REDUCE_SCATTER_BLOCK);
-openmpi_names!(pmpi_reduce_scatter_block_: pmpi_reduce_scatter_block_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_scatter_block_: pmpi_reduce_scatter_block_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_block_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -827,14 +827,14 @@ unsafe extern "C" fn mpi_reduce_scatter_block_f08ts(sendbuf: *const Passed, recv
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_f08::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_block_f08ts: mpi_reduce_scatter_block_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_block_f08ts: mpi_reduce_scatter_block_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_f08::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_block_f08ts: pmpi_reduce_scatter_block_f08ts_ pmpir_reduce_scatter_block_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_block_f08ts: pmpi_reduce_scatter_block_f08ts_ pmpir_reduce_scatter_block_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_block_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -866,14 +866,14 @@ unsafe extern "C" fn mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Passed, re
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_c::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_block_c_f08ts: mpi_reduce_scatter_block_c_f08ts_ mpi_reduce_scatter_block_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_block_c_f08ts: mpi_reduce_scatter_block_c_f08ts_ mpi_reduce_scatter_block_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_c::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_block_c_f08ts: pmpi_reduce_scatter_block_c_f08ts_ pmpi_reduce_scatter_block_f08ts_large_ pmpir_reduce_scatter_block_c_f08ts_ pmpir_reduce_scatter_block_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_block_c_f08ts: pmpi_reduce_scatter_block_c_f08ts_ pmpi_reduce_scatter_block_f08ts_large_ pmpir_reduce_scatter_block_c_f08ts_ pmpir_reduce_scatter_block_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter_block_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -894,7 +894,7 @@ unsafe extern "C" fn mpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvbu
     unsafe { reduce_scatter_block_init::<false>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_reduce_scatter_block_init_: mpi_reduce_scatter_block_init mpi_reduce_scatter_block_init__ MPI_REDUCE_SCATTER_BLOCK_INIT);
-openmpi_names!(mpi_reduce_scatter_block_init_: mpi_reduce_scatter_block_init_f08_ mpix_reduce_scatter_block_init_ mpix_reduce_scatter_block_init mpix_reduce_scatter_block_init__ MPIX_REDUCE_SCATTER_BLOCK_INIT mpix_reduce_scatter_block_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_scatter_block_init_: mpi_reduce_scatter_block_init_f08_ mpix_reduce_scatter_block_init_ mpix_reduce_scatter_block_init mpix_reduce_scatter_block_init__ MPIX_REDUCE_SCATTER_BLOCK_INIT mpix_reduce_scatter_block_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -902,7 +902,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_block_init_(sendbuf: *mut c_void, recvb
     unsafe { reduce_scatter_block_init::<true>(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_reduce_scatter_block_init_: pmpi_reduce_scatter_block_init pmpi_reduce_scatter_block_init__ PMPI_REDUCE_SCATTER_BLOCK_INIT);
-openmpi_names!(pmpi_reduce_scatter_block_init_: pmpi_reduce_scatter_block_init_f08_ pmpix_reduce_scatter_block_init_ pmpix_reduce_scatter_block_init pmpix_reduce_scatter_block_init__ PMPIX_REDUCE_SCATTER_BLOCK_INIT pmpix_reduce_scatter_block_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_scatter_block_init_: pmpi_reduce_scatter_block_init_f08_ pmpix_reduce_scatter_block_init_ pmpix_reduce_scatter_block_init pmpix_reduce_scatter_block_init__ PMPIX_REDUCE_SCATTER_BLOCK_INIT pmpix_reduce_scatter_block_init_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_block_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -941,14 +941,14 @@ unsafe extern "C" fn mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Passed,
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_init_f08::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_block_init_f08ts: mpi_reduce_scatter_block_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_block_init_f08ts: mpi_reduce_scatter_block_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_init_f08::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_block_init_f08ts: pmpi_reduce_scatter_block_init_f08ts_ pmpir_reduce_scatter_block_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_block_init_f08ts: pmpi_reduce_scatter_block_init_f08ts_ pmpir_reduce_scatter_block_init_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_block_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -987,14 +987,14 @@ unsafe extern "C" fn mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Passe
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_init_c::<false>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_block_init_c_f08ts: mpi_reduce_scatter_block_init_c_f08ts_ mpi_reduce_scatter_block_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_block_init_c_f08ts: mpi_reduce_scatter_block_init_c_f08ts_ mpi_reduce_scatter_block_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcount: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_block_init_c::<true>(described!(sendbuf), described!(recvbuf), recvcount, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_block_init_c_f08ts: pmpi_reduce_scatter_block_init_c_f08ts_ pmpi_reduce_scatter_block_init_f08ts_large_ pmpir_reduce_scatter_block_init_c_f08ts_ pmpir_reduce_scatter_block_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_block_init_c_f08ts: pmpi_reduce_scatter_block_init_c_f08ts_ pmpi_reduce_scatter_block_init_f08ts_large_ pmpir_reduce_scatter_block_init_c_f08ts_ pmpir_reduce_scatter_block_init_f08ts_large_);
 
 #[inline]
 unsafe fn reduce_scatter_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1015,7 +1015,7 @@ unsafe extern "C" fn mpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *mu
     unsafe { reduce_scatter_init::<false>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_reduce_scatter_init_: mpi_reduce_scatter_init mpi_reduce_scatter_init__ MPI_REDUCE_SCATTER_INIT);
-openmpi_names!(mpi_reduce_scatter_init_: mpi_reduce_scatter_init_f08_ mpix_reduce_scatter_init_ mpix_reduce_scatter_init mpix_reduce_scatter_init__ MPIX_REDUCE_SCATTER_INIT mpix_reduce_scatter_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_reduce_scatter_init_: mpi_reduce_scatter_init_f08_ mpix_reduce_scatter_init_ mpix_reduce_scatter_init mpix_reduce_scatter_init__ MPIX_REDUCE_SCATTER_INIT mpix_reduce_scatter_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1023,7 +1023,7 @@ unsafe extern "C" fn pmpi_reduce_scatter_init_(sendbuf: *mut c_void, recvbuf: *m
     unsafe { reduce_scatter_init::<true>(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_reduce_scatter_init_: pmpi_reduce_scatter_init pmpi_reduce_scatter_init__ PMPI_REDUCE_SCATTER_INIT);
-openmpi_names!(pmpi_reduce_scatter_init_: pmpi_reduce_scatter_init_f08_ pmpix_reduce_scatter_init_ pmpix_reduce_scatter_init pmpix_reduce_scatter_init__ PMPIX_REDUCE_SCATTER_INIT pmpix_reduce_scatter_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_reduce_scatter_init_: pmpi_reduce_scatter_init_f08_ pmpix_reduce_scatter_init_ pmpix_reduce_scatter_init pmpix_reduce_scatter_init__ PMPIX_REDUCE_SCATTER_INIT pmpix_reduce_scatter_init_f08_);
 
 #[cold]
 unsafe fn reduce_scatter_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1062,14 +1062,14 @@ unsafe extern "C" fn mpi_reduce_scatter_init_f08ts(sendbuf: *const Passed, recvb
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_init_f08::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_init_f08ts: mpi_reduce_scatter_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_init_f08ts: mpi_reduce_scatter_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_init_f08::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_init_f08ts: pmpi_reduce_scatter_init_f08ts_ pmpir_reduce_scatter_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_init_f08ts: pmpi_reduce_scatter_init_f08ts_ pmpir_reduce_scatter_init_f08ts_);
 
 #[cold]
 unsafe fn reduce_scatter_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1108,14 +1108,14 @@ unsafe extern "C" fn mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Passed, rec
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_init_c::<false>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_reduce_scatter_init_c_f08ts: mpi_reduce_scatter_init_c_f08ts_ mpi_reduce_scatter_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_reduce_scatter_init_c_f08ts: mpi_reduce_scatter_init_c_f08ts_ mpi_reduce_scatter_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_reduce_scatter_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, recvcounts: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { reduce_scatter_init_c::<true>(described!(sendbuf), described!(recvbuf), recvcounts, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_reduce_scatter_init_c_f08ts: pmpi_reduce_scatter_init_c_f08ts_ pmpi_reduce_scatter_init_f08ts_large_ pmpir_reduce_scatter_init_c_f08ts_ pmpir_reduce_scatter_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_reduce_scatter_init_c_f08ts: pmpi_reduce_scatter_init_c_f08ts_ pmpi_reduce_scatter_init_f08ts_large_ pmpir_reduce_scatter_init_c_f08ts_ pmpir_reduce_scatter_init_f08ts_large_);
 
 #[inline]
 unsafe fn register_datarep<const P: bool>(datarep: *mut c_char, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void, dtype_file_extent_fn: *const c_void, extra_state: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -1139,7 +1139,7 @@ unsafe extern "C" fn pmpi_register_datarep_(datarep: *mut c_char, read_conversio
     unsafe { register_datarep::<true>(datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state, ierror, datarep_len) }
 }
 names!(pmpi_register_datarep_: pmpi_register_datarep pmpi_register_datarep__ PMPI_REGISTER_DATAREP pmpi_register_datarep_f08_ pmpi_register_datarep_f08 pmpi_register_datarep_f08__ PMPI_REGISTER_DATAREP_F08);
-mpich_names!(pmpi_register_datarep_: pmpir_register_datarep_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_register_datarep_: pmpir_register_datarep_f08_);
 
 #[inline]
 unsafe fn register_datarep_c<const P: bool>(datarep: *mut c_char, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void, dtype_file_extent_fn: *const c_void, extra_state: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -1156,7 +1156,7 @@ unsafe extern "C" fn mpi_register_datarep_c_f08_(datarep: *mut c_char, read_conv
     unsafe { register_datarep_c::<false>(datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state, ierror, datarep_len) }
 }
 names!(mpi_register_datarep_c_f08_: mpi_register_datarep_c_f08 mpi_register_datarep_c_f08__ MPI_REGISTER_DATAREP_C_F08);
-mpich_names!(mpi_register_datarep_c_f08_: mpi_register_datarep_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_register_datarep_c_f08_: mpi_register_datarep_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_register_datarep_c_f08_(datarep: *mut c_char, read_conversion_fn: *const c_void, write_conversion_fn: *const c_void, dtype_file_extent_fn: *const c_void, extra_state: *mut i64, ierror: *mut c_int, datarep_len: usize) {
@@ -1164,7 +1164,7 @@ unsafe extern "C" fn pmpi_register_datarep_c_f08_(datarep: *mut c_char, read_con
     unsafe { register_datarep_c::<true>(datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state, ierror, datarep_len) }
 }
 names!(pmpi_register_datarep_c_f08_: pmpi_register_datarep_c_f08 pmpi_register_datarep_c_f08__ PMPI_REGISTER_DATAREP_C_F08);
-mpich_names!(pmpi_register_datarep_c_f08_: pmpi_register_datarep_f08_large_ pmpir_register_datarep_c_f08_ pmpir_register_datarep_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_register_datarep_c_f08_: pmpi_register_datarep_f08_large_ pmpir_register_datarep_c_f08_ pmpir_register_datarep_f08_large_);
 
 #[inline]
 unsafe fn remove_error_class<const P: bool>(errorclass: *mut c_int, ierror: *mut c_int) {
@@ -1188,7 +1188,7 @@ unsafe extern "C" fn pmpi_remove_error_class_(errorclass: *mut c_int, ierror: *m
     unsafe { remove_error_class::<true>(errorclass, ierror) }
 }
 names!(pmpi_remove_error_class_: pmpi_remove_error_class pmpi_remove_error_class__ PMPI_REMOVE_ERROR_CLASS pmpi_remove_error_class_f08_ pmpi_remove_error_class_f08 pmpi_remove_error_class_f08__ PMPI_REMOVE_ERROR_CLASS_F08);
-mpich_names!(pmpi_remove_error_class_: pmpir_remove_error_class_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_remove_error_class_: pmpir_remove_error_class_f08_);
 
 #[inline]
 unsafe fn remove_error_code<const P: bool>(errorcode: *mut c_int, ierror: *mut c_int) {
@@ -1212,7 +1212,7 @@ unsafe extern "C" fn pmpi_remove_error_code_(errorcode: *mut c_int, ierror: *mut
     unsafe { remove_error_code::<true>(errorcode, ierror) }
 }
 names!(pmpi_remove_error_code_: pmpi_remove_error_code pmpi_remove_error_code__ PMPI_REMOVE_ERROR_CODE pmpi_remove_error_code_f08_ pmpi_remove_error_code_f08 pmpi_remove_error_code_f08__ PMPI_REMOVE_ERROR_CODE_F08);
-mpich_names!(pmpi_remove_error_code_: pmpir_remove_error_code_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_remove_error_code_: pmpir_remove_error_code_f08_);
 
 #[inline]
 unsafe fn remove_error_string<const P: bool>(errorcode: *mut c_int, ierror: *mut c_int) {
@@ -1236,7 +1236,7 @@ unsafe extern "C" fn pmpi_remove_error_string_(errorcode: *mut c_int, ierror: *m
     unsafe { remove_error_string::<true>(errorcode, ierror) }
 }
 names!(pmpi_remove_error_string_: pmpi_remove_error_string pmpi_remove_error_string__ PMPI_REMOVE_ERROR_STRING pmpi_remove_error_string_f08_ pmpi_remove_error_string_f08 pmpi_remove_error_string_f08__ PMPI_REMOVE_ERROR_STRING_F08);
-mpich_names!(pmpi_remove_error_string_: pmpir_remove_error_string_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_remove_error_string_: pmpir_remove_error_string_f08_);
 
 #[inline]
 unsafe fn request_free<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -1260,7 +1260,7 @@ unsafe extern "C" fn pmpi_request_free_(request: *mut c_int, ierror: *mut c_int)
     unsafe { request_free::<true>(request, ierror) }
 }
 names!(pmpi_request_free_: pmpi_request_free pmpi_request_free__ PMPI_REQUEST_FREE pmpi_request_free_f08_ pmpi_request_free_f08 pmpi_request_free_f08__ PMPI_REQUEST_FREE_F08);
-mpich_names!(pmpi_request_free_: pmpir_request_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_request_free_: pmpir_request_free_f08_);
 
 #[inline]
 unsafe fn request_get_status<const P: bool>(request: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1284,7 +1284,7 @@ unsafe extern "C" fn pmpi_request_get_status_(request: *mut c_int, flag: *mut c_
     unsafe { request_get_status::<true>(request, flag, status, ierror) }
 }
 names!(pmpi_request_get_status_: pmpi_request_get_status pmpi_request_get_status__ PMPI_REQUEST_GET_STATUS pmpi_request_get_status_f08_ pmpi_request_get_status_f08 pmpi_request_get_status_f08__ PMPI_REQUEST_GET_STATUS_F08);
-mpich_names!(pmpi_request_get_status_: pmpir_request_get_status_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_request_get_status_: pmpir_request_get_status_f08_);
 
 #[inline]
 unsafe fn request_get_status_all<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -1308,7 +1308,7 @@ unsafe extern "C" fn pmpi_request_get_status_all_(count: *mut c_int, array_of_re
     unsafe { request_get_status_all::<true>(count, array_of_requests, flag, array_of_statuses, ierror) }
 }
 names!(pmpi_request_get_status_all_: pmpi_request_get_status_all pmpi_request_get_status_all__ PMPI_REQUEST_GET_STATUS_ALL pmpi_request_get_status_all_f08_ pmpi_request_get_status_all_f08 pmpi_request_get_status_all_f08__ PMPI_REQUEST_GET_STATUS_ALL_F08);
-mpich_names!(pmpi_request_get_status_all_: pmpir_request_get_status_all_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_request_get_status_all_: pmpir_request_get_status_all_f08_);
 
 #[inline]
 unsafe fn request_get_status_any<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1332,7 +1332,7 @@ unsafe extern "C" fn pmpi_request_get_status_any_(count: *mut c_int, array_of_re
     unsafe { request_get_status_any::<true>(count, array_of_requests, index, flag, status, ierror) }
 }
 names!(pmpi_request_get_status_any_: pmpi_request_get_status_any pmpi_request_get_status_any__ PMPI_REQUEST_GET_STATUS_ANY pmpi_request_get_status_any_f08_ pmpi_request_get_status_any_f08 pmpi_request_get_status_any_f08__ PMPI_REQUEST_GET_STATUS_ANY_F08);
-mpich_names!(pmpi_request_get_status_any_: pmpir_request_get_status_any_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_request_get_status_any_: pmpir_request_get_status_any_f08_);
 
 #[inline]
 unsafe fn request_get_status_some<const P: bool>(incount: *mut c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -1356,7 +1356,7 @@ unsafe extern "C" fn pmpi_request_get_status_some_(incount: *mut c_int, array_of
     unsafe { request_get_status_some::<true>(incount, array_of_requests, outcount, array_of_indices, array_of_statuses, ierror) }
 }
 names!(pmpi_request_get_status_some_: pmpi_request_get_status_some pmpi_request_get_status_some__ PMPI_REQUEST_GET_STATUS_SOME pmpi_request_get_status_some_f08_ pmpi_request_get_status_some_f08 pmpi_request_get_status_some_f08__ PMPI_REQUEST_GET_STATUS_SOME_F08);
-mpich_names!(pmpi_request_get_status_some_: pmpir_request_get_status_some_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_request_get_status_some_: pmpir_request_get_status_some_f08_);
 
 #[inline]
 unsafe fn rget<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1377,7 +1377,7 @@ unsafe extern "C" fn mpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { rget::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(mpi_rget_: mpi_rget mpi_rget__ MPI_RGET);
-openmpi_names!(mpi_rget_: mpi_rget_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_rget_: mpi_rget_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1385,7 +1385,7 @@ unsafe extern "C" fn pmpi_rget_(origin_addr: *mut c_void, origin_count: *mut c_i
     unsafe { rget::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(pmpi_rget_: pmpi_rget pmpi_rget__ PMPI_RGET);
-openmpi_names!(pmpi_rget_: pmpi_rget_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_rget_: pmpi_rget_f08_);
 
 #[cold]
 unsafe fn rget_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1424,14 +1424,14 @@ unsafe extern "C" fn mpi_rget_f08ts(origin_addr: *const Passed, origin_count: *m
     // SAFETY: the caller's arguments.
     unsafe { rget_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(mpi_rget_f08ts: mpi_rget_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_rget_f08ts: mpi_rget_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rget_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(pmpi_rget_f08ts: pmpi_rget_f08ts_ pmpir_rget_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_rget_f08ts: pmpi_rget_f08ts_ pmpir_rget_f08ts_);
 
 #[cold]
 unsafe fn rget_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1470,14 +1470,14 @@ unsafe extern "C" fn mpi_rget_c_f08ts(origin_addr: *const Passed, origin_count: 
     // SAFETY: the caller's arguments.
     unsafe { rget_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(mpi_rget_c_f08ts: mpi_rget_c_f08ts_ mpi_rget_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_rget_c_f08ts: mpi_rget_c_f08ts_ mpi_rget_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rget_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(pmpi_rget_c_f08ts: pmpi_rget_c_f08ts_ pmpi_rget_f08ts_large_ pmpir_rget_c_f08ts_ pmpir_rget_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_rget_c_f08ts: pmpi_rget_c_f08ts_ pmpi_rget_f08ts_large_ pmpir_rget_c_f08ts_ pmpir_rget_f08ts_large_);
 
 #[inline]
 unsafe fn rget_accumulate<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1498,7 +1498,7 @@ unsafe extern "C" fn mpi_rget_accumulate_(origin_addr: *mut c_void, origin_count
     unsafe { rget_accumulate::<false>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(mpi_rget_accumulate_: mpi_rget_accumulate mpi_rget_accumulate__ MPI_RGET_ACCUMULATE);
-openmpi_names!(mpi_rget_accumulate_: mpi_rget_accumulate_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_rget_accumulate_: mpi_rget_accumulate_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_accumulate_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *mut c_void, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1506,7 +1506,7 @@ unsafe extern "C" fn pmpi_rget_accumulate_(origin_addr: *mut c_void, origin_coun
     unsafe { rget_accumulate::<true>(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
 names!(pmpi_rget_accumulate_: pmpi_rget_accumulate pmpi_rget_accumulate__ PMPI_RGET_ACCUMULATE);
-openmpi_names!(pmpi_rget_accumulate_: pmpi_rget_accumulate_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_rget_accumulate_: pmpi_rget_accumulate_f08_);
 
 #[cold]
 unsafe fn rget_accumulate_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1548,14 +1548,14 @@ unsafe extern "C" fn mpi_rget_accumulate_f08ts(origin_addr: *const Passed, origi
     // SAFETY: the caller's arguments.
     unsafe { rget_accumulate_f08::<false>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(mpi_rget_accumulate_f08ts: mpi_rget_accumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_rget_accumulate_f08ts: mpi_rget_accumulate_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_accumulate_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut c_int, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rget_accumulate_f08::<true>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(pmpi_rget_accumulate_f08ts: pmpi_rget_accumulate_f08ts_ pmpir_rget_accumulate_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_rget_accumulate_f08ts: pmpi_rget_accumulate_f08ts_ pmpir_rget_accumulate_f08ts_);
 
 #[cold]
 unsafe fn rget_accumulate_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Descriptor, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1597,14 +1597,14 @@ unsafe extern "C" fn mpi_rget_accumulate_c_f08ts(origin_addr: *const Passed, ori
     // SAFETY: the caller's arguments.
     unsafe { rget_accumulate_c::<false>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(mpi_rget_accumulate_c_f08ts: mpi_rget_accumulate_c_f08ts_ mpi_rget_accumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_rget_accumulate_c_f08ts: mpi_rget_accumulate_c_f08ts_ mpi_rget_accumulate_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rget_accumulate_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, result_addr: *const Passed, result_count: *mut i64, result_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, op: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rget_accumulate_c::<true>(described!(origin_addr), origin_count, origin_datatype, described!(result_addr), result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror) }
 }
-mpich_names!(pmpi_rget_accumulate_c_f08ts: pmpi_rget_accumulate_c_f08ts_ pmpi_rget_accumulate_f08ts_large_ pmpir_rget_accumulate_c_f08ts_ pmpir_rget_accumulate_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_rget_accumulate_c_f08ts: pmpi_rget_accumulate_c_f08ts_ pmpi_rget_accumulate_f08ts_large_ pmpir_rget_accumulate_c_f08ts_ pmpir_rget_accumulate_f08ts_large_);
 
 #[inline]
 unsafe fn rput<const P: bool>(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1625,7 +1625,7 @@ unsafe extern "C" fn mpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_in
     unsafe { rput::<false>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(mpi_rput_: mpi_rput mpi_rput__ MPI_RPUT);
-openmpi_names!(mpi_rput_: mpi_rput_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_rput_: mpi_rput_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1633,7 +1633,7 @@ unsafe extern "C" fn pmpi_rput_(origin_addr: *mut c_void, origin_count: *mut c_i
     unsafe { rput::<true>(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
 names!(pmpi_rput_: pmpi_rput pmpi_rput__ PMPI_RPUT);
-openmpi_names!(pmpi_rput_: pmpi_rput_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_rput_: pmpi_rput_f08_);
 
 #[cold]
 unsafe fn rput_f08_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1672,14 +1672,14 @@ unsafe extern "C" fn mpi_rput_f08ts(origin_addr: *const Passed, origin_count: *m
     // SAFETY: the caller's arguments.
     unsafe { rput_f08::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(mpi_rput_f08ts: mpi_rput_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_rput_f08ts: mpi_rput_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rput_f08ts(origin_addr: *const Passed, origin_count: *mut c_int, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut c_int, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rput_f08::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(pmpi_rput_f08ts: pmpi_rput_f08ts_ pmpir_rput_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_rput_f08ts: pmpi_rput_f08ts_ pmpir_rput_f08ts_);
 
 #[cold]
 unsafe fn rput_c_sections<const P: bool>(origin_addr: *const Descriptor, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1718,14 +1718,14 @@ unsafe extern "C" fn mpi_rput_c_f08ts(origin_addr: *const Passed, origin_count: 
     // SAFETY: the caller's arguments.
     unsafe { rput_c::<false>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(mpi_rput_c_f08ts: mpi_rput_c_f08ts_ mpi_rput_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_rput_c_f08ts: mpi_rput_c_f08ts_ mpi_rput_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rput_c_f08ts(origin_addr: *const Passed, origin_count: *mut i64, origin_datatype: *mut c_int, target_rank: *mut c_int, target_disp: *mut i64, target_count: *mut i64, target_datatype: *mut c_int, win: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rput_c::<true>(described!(origin_addr), origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror) }
 }
-mpich_names!(pmpi_rput_c_f08ts: pmpi_rput_c_f08ts_ pmpi_rput_f08ts_large_ pmpir_rput_c_f08ts_ pmpir_rput_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_rput_c_f08ts: pmpi_rput_c_f08ts_ pmpi_rput_f08ts_large_ pmpir_rput_c_f08ts_ pmpir_rput_f08ts_large_);
 
 #[inline]
 unsafe fn rsend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1742,7 +1742,7 @@ unsafe extern "C" fn mpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { rsend::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_rsend_: mpi_rsend mpi_rsend__ MPI_RSEND);
-openmpi_names!(mpi_rsend_: mpi_rsend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_rsend_: mpi_rsend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1750,7 +1750,7 @@ unsafe extern "C" fn pmpi_rsend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { rsend::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_rsend_: pmpi_rsend pmpi_rsend__ PMPI_RSEND);
-openmpi_names!(pmpi_rsend_: pmpi_rsend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_rsend_: pmpi_rsend_f08_);
 
 #[cold]
 unsafe fn rsend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1780,14 +1780,14 @@ unsafe extern "C" fn mpi_rsend_f08ts(buf: *const Passed, count: *mut c_int, data
     // SAFETY: the caller's arguments.
     unsafe { rsend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_rsend_f08ts: mpi_rsend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_rsend_f08ts: mpi_rsend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rsend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_rsend_f08ts: pmpi_rsend_f08ts_ pmpir_rsend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_rsend_f08ts: pmpi_rsend_f08ts_ pmpir_rsend_f08ts_);
 
 #[cold]
 unsafe fn rsend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1817,14 +1817,14 @@ unsafe extern "C" fn mpi_rsend_c_f08ts(buf: *const Passed, count: *mut i64, data
     // SAFETY: the caller's arguments.
     unsafe { rsend_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_rsend_c_f08ts: mpi_rsend_c_f08ts_ mpi_rsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_rsend_c_f08ts: mpi_rsend_c_f08ts_ mpi_rsend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rsend_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_rsend_c_f08ts: pmpi_rsend_c_f08ts_ pmpi_rsend_f08ts_large_ pmpir_rsend_c_f08ts_ pmpir_rsend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_rsend_c_f08ts: pmpi_rsend_c_f08ts_ pmpi_rsend_f08ts_large_ pmpir_rsend_c_f08ts_ pmpir_rsend_f08ts_large_);
 
 #[inline]
 unsafe fn rsend_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1845,7 +1845,7 @@ unsafe extern "C" fn mpi_rsend_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { rsend_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_rsend_init_: mpi_rsend_init mpi_rsend_init__ MPI_RSEND_INIT);
-openmpi_names!(mpi_rsend_init_: mpi_rsend_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_rsend_init_: mpi_rsend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1853,7 +1853,7 @@ unsafe extern "C" fn pmpi_rsend_init_(buf: *mut c_void, count: *mut c_int, datat
     unsafe { rsend_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_rsend_init_: pmpi_rsend_init pmpi_rsend_init__ PMPI_RSEND_INIT);
-openmpi_names!(pmpi_rsend_init_: pmpi_rsend_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_rsend_init_: pmpi_rsend_init_f08_);
 
 #[cold]
 unsafe fn rsend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1891,14 +1891,14 @@ unsafe extern "C" fn mpi_rsend_init_f08ts(buf: *const Passed, count: *mut c_int,
     // SAFETY: the caller's arguments.
     unsafe { rsend_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_rsend_init_f08ts: mpi_rsend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_rsend_init_f08ts: mpi_rsend_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rsend_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_rsend_init_f08ts: pmpi_rsend_init_f08ts_ pmpir_rsend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_rsend_init_f08ts: pmpi_rsend_init_f08ts_ pmpir_rsend_init_f08ts_);
 
 #[cold]
 unsafe fn rsend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1936,11 +1936,11 @@ unsafe extern "C" fn mpi_rsend_init_c_f08ts(buf: *const Passed, count: *mut i64,
     // SAFETY: the caller's arguments.
     unsafe { rsend_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_rsend_init_c_f08ts: mpi_rsend_init_c_f08ts_ mpi_rsend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_rsend_init_c_f08ts: mpi_rsend_init_c_f08ts_ mpi_rsend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_rsend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { rsend_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_rsend_init_c_f08ts: pmpi_rsend_init_c_f08ts_ pmpi_rsend_init_f08ts_large_ pmpir_rsend_init_c_f08ts_ pmpir_rsend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_rsend_init_c_f08ts: pmpi_rsend_init_c_f08ts_ pmpi_rsend_init_f08ts_large_ pmpir_rsend_init_c_f08ts_ pmpir_rsend_init_f08ts_large_);

@@ -18,7 +18,7 @@ unsafe extern "C" fn mpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count
     unsafe { scan::<false>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(mpi_scan_: mpi_scan mpi_scan__ MPI_SCAN);
-openmpi_names!(mpi_scan_: mpi_scan_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_scan_: mpi_scan_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_scan_(sendbuf: *mut c_void, recvbuf: *mut c_void, coun
     unsafe { scan::<true>(sendbuf, recvbuf, count, datatype, op, comm, ierror) }
 }
 names!(pmpi_scan_: pmpi_scan pmpi_scan__ PMPI_SCAN);
-openmpi_names!(pmpi_scan_: pmpi_scan_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_scan_: pmpi_scan_f08_);
 
 #[cold]
 unsafe fn scan_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -58,14 +58,14 @@ unsafe extern "C" fn mpi_scan_f08ts(sendbuf: *const Passed, recvbuf: *const Pass
     // SAFETY: the caller's arguments.
     unsafe { scan_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_scan_f08ts: mpi_scan_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_scan_f08ts: mpi_scan_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scan_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_scan_f08ts: pmpi_scan_f08ts_ pmpir_scan_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_scan_f08ts: pmpi_scan_f08ts_ pmpir_scan_f08ts_);
 
 #[cold]
 unsafe fn scan_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -97,14 +97,14 @@ unsafe extern "C" fn mpi_scan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Pa
     // SAFETY: the caller's arguments.
     unsafe { scan_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(mpi_scan_c_f08ts: mpi_scan_c_f08ts_ mpi_scan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_scan_c_f08ts: mpi_scan_c_f08ts_ mpi_scan_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scan_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, ierror) }
 }
-mpich_names!(pmpi_scan_c_f08ts: pmpi_scan_c_f08ts_ pmpi_scan_f08ts_large_ pmpir_scan_c_f08ts_ pmpir_scan_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_scan_c_f08ts: pmpi_scan_c_f08ts_ pmpi_scan_f08ts_large_ pmpir_scan_c_f08ts_ pmpir_scan_f08ts_large_);
 
 #[inline]
 unsafe fn scan_init<const P: bool>(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -125,7 +125,7 @@ unsafe extern "C" fn mpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, 
     unsafe { scan_init::<false>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(mpi_scan_init_: mpi_scan_init mpi_scan_init__ MPI_SCAN_INIT);
-openmpi_names!(mpi_scan_init_: mpi_scan_init_f08_ mpix_scan_init_ mpix_scan_init mpix_scan_init__ MPIX_SCAN_INIT mpix_scan_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_scan_init_: mpi_scan_init_f08_ mpix_scan_init_ mpix_scan_init mpix_scan_init__ MPIX_SCAN_INIT mpix_scan_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -133,7 +133,7 @@ unsafe extern "C" fn pmpi_scan_init_(sendbuf: *mut c_void, recvbuf: *mut c_void,
     unsafe { scan_init::<true>(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror) }
 }
 names!(pmpi_scan_init_: pmpi_scan_init pmpi_scan_init__ PMPI_SCAN_INIT);
-openmpi_names!(pmpi_scan_init_: pmpi_scan_init_f08_ pmpix_scan_init_ pmpix_scan_init pmpix_scan_init__ PMPIX_SCAN_INIT pmpix_scan_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_scan_init_: pmpi_scan_init_f08_ pmpix_scan_init_ pmpix_scan_init pmpix_scan_init__ PMPIX_SCAN_INIT pmpix_scan_init_f08_);
 
 #[cold]
 unsafe fn scan_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -172,14 +172,14 @@ unsafe extern "C" fn mpi_scan_init_f08ts(sendbuf: *const Passed, recvbuf: *const
     // SAFETY: the caller's arguments.
     unsafe { scan_init_f08::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_scan_init_f08ts: mpi_scan_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_scan_init_f08ts: mpi_scan_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_init_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut c_int, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scan_init_f08::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_scan_init_f08ts: pmpi_scan_init_f08ts_ pmpir_scan_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_scan_init_f08ts: pmpi_scan_init_f08ts_ pmpir_scan_init_f08ts_);
 
 #[cold]
 unsafe fn scan_init_c_sections<const P: bool>(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -218,14 +218,14 @@ unsafe extern "C" fn mpi_scan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *con
     // SAFETY: the caller's arguments.
     unsafe { scan_init_c::<false>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(mpi_scan_init_c_f08ts: mpi_scan_init_c_f08ts_ mpi_scan_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_scan_init_c_f08ts: mpi_scan_init_c_f08ts_ mpi_scan_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scan_init_c_f08ts(sendbuf: *const Passed, recvbuf: *const Passed, count: *mut i64, datatype: *mut c_int, op: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scan_init_c::<true>(described!(sendbuf), described!(recvbuf), count, datatype, op, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_scan_init_c_f08ts: pmpi_scan_init_c_f08ts_ pmpi_scan_init_f08ts_large_ pmpir_scan_init_c_f08ts_ pmpir_scan_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_scan_init_c_f08ts: pmpi_scan_init_c_f08ts_ pmpi_scan_init_f08ts_large_ pmpir_scan_init_c_f08ts_ pmpir_scan_init_f08ts_large_);
 
 #[inline]
 unsafe fn scatter<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -242,7 +242,7 @@ unsafe extern "C" fn mpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, s
     unsafe { scatter::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(mpi_scatter_: mpi_scatter mpi_scatter__ MPI_SCATTER);
-openmpi_names!(mpi_scatter_: mpi_scatter_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_scatter_: mpi_scatter_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -250,7 +250,7 @@ unsafe extern "C" fn pmpi_scatter_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { scatter::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(pmpi_scatter_: pmpi_scatter pmpi_scatter__ PMPI_SCATTER);
-openmpi_names!(pmpi_scatter_: pmpi_scatter_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_scatter_: pmpi_scatter_f08_);
 
 #[cold]
 unsafe fn scatter_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -282,14 +282,14 @@ unsafe extern "C" fn mpi_scatter_f08ts(sendbuf: *const Passed, sendcount: *mut c
     // SAFETY: the caller's arguments.
     unsafe { scatter_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_scatter_f08ts: mpi_scatter_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_scatter_f08ts: mpi_scatter_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatter_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_scatter_f08ts: pmpi_scatter_f08ts_ pmpir_scatter_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_scatter_f08ts: pmpi_scatter_f08ts_ pmpir_scatter_f08ts_);
 
 #[cold]
 unsafe fn scatter_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -321,14 +321,14 @@ unsafe extern "C" fn mpi_scatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut
     // SAFETY: the caller's arguments.
     unsafe { scatter_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_scatter_c_f08ts: mpi_scatter_c_f08ts_ mpi_scatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_scatter_c_f08ts: mpi_scatter_c_f08ts_ mpi_scatter_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatter_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_scatter_c_f08ts: pmpi_scatter_c_f08ts_ pmpi_scatter_f08ts_large_ pmpir_scatter_c_f08ts_ pmpir_scatter_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_scatter_c_f08ts: pmpi_scatter_c_f08ts_ pmpi_scatter_f08ts_large_ pmpir_scatter_c_f08ts_ pmpir_scatter_f08ts_large_);
 
 #[inline]
 unsafe fn scatter_init<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -349,7 +349,7 @@ unsafe extern "C" fn mpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_i
     unsafe { scatter_init::<false>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_scatter_init_: mpi_scatter_init mpi_scatter_init__ MPI_SCATTER_INIT);
-openmpi_names!(mpi_scatter_init_: mpi_scatter_init_f08_ mpix_scatter_init_ mpix_scatter_init mpix_scatter_init__ MPIX_SCATTER_INIT mpix_scatter_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_scatter_init_: mpi_scatter_init_f08_ mpix_scatter_init_ mpix_scatter_init mpix_scatter_init__ MPIX_SCATTER_INIT mpix_scatter_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -357,7 +357,7 @@ unsafe extern "C" fn pmpi_scatter_init_(sendbuf: *mut c_void, sendcount: *mut c_
     unsafe { scatter_init::<true>(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_scatter_init_: pmpi_scatter_init pmpi_scatter_init__ PMPI_SCATTER_INIT);
-openmpi_names!(pmpi_scatter_init_: pmpi_scatter_init_f08_ pmpix_scatter_init_ pmpix_scatter_init pmpix_scatter_init__ PMPIX_SCATTER_INIT pmpix_scatter_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_scatter_init_: pmpi_scatter_init_f08_ pmpix_scatter_init_ pmpix_scatter_init pmpix_scatter_init__ PMPIX_SCATTER_INIT pmpix_scatter_init_f08_);
 
 #[cold]
 unsafe fn scatter_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -396,14 +396,14 @@ unsafe extern "C" fn mpi_scatter_init_f08ts(sendbuf: *const Passed, sendcount: *
     // SAFETY: the caller's arguments.
     unsafe { scatter_init_f08::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_scatter_init_f08ts: mpi_scatter_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_scatter_init_f08ts: mpi_scatter_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_init_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatter_init_f08::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_scatter_init_f08ts: pmpi_scatter_init_f08ts_ pmpir_scatter_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_scatter_init_f08ts: pmpi_scatter_init_f08ts_ pmpir_scatter_init_f08ts_);
 
 #[cold]
 unsafe fn scatter_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -442,14 +442,14 @@ unsafe extern "C" fn mpi_scatter_init_c_f08ts(sendbuf: *const Passed, sendcount:
     // SAFETY: the caller's arguments.
     unsafe { scatter_init_c::<false>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_scatter_init_c_f08ts: mpi_scatter_init_c_f08ts_ mpi_scatter_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_scatter_init_c_f08ts: mpi_scatter_init_c_f08ts_ mpi_scatter_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatter_init_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatter_init_c::<true>(described!(sendbuf), sendcount, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_scatter_init_c_f08ts: pmpi_scatter_init_c_f08ts_ pmpi_scatter_init_f08ts_large_ pmpir_scatter_init_c_f08ts_ pmpir_scatter_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_scatter_init_c_f08ts: pmpi_scatter_init_c_f08ts_ pmpi_scatter_init_f08ts_large_ pmpir_scatter_init_c_f08ts_ pmpir_scatter_init_f08ts_large_);
 
 #[inline]
 unsafe fn scatterv<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -466,7 +466,7 @@ unsafe extern "C" fn mpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int,
     unsafe { scatterv::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(mpi_scatterv_: mpi_scatterv mpi_scatterv__ MPI_SCATTERV);
-openmpi_names!(mpi_scatterv_: mpi_scatterv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_scatterv_: mpi_scatterv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -474,7 +474,7 @@ unsafe extern "C" fn pmpi_scatterv_(sendbuf: *mut c_void, sendcounts: *mut c_int
     unsafe { scatterv::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror) }
 }
 names!(pmpi_scatterv_: pmpi_scatterv pmpi_scatterv__ PMPI_SCATTERV);
-openmpi_names!(pmpi_scatterv_: pmpi_scatterv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_scatterv_: pmpi_scatterv_f08_);
 
 #[cold]
 unsafe fn scatterv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -506,14 +506,14 @@ unsafe extern "C" fn mpi_scatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut
     // SAFETY: the caller's arguments.
     unsafe { scatterv_f08::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_scatterv_f08ts: mpi_scatterv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_scatterv_f08ts: mpi_scatterv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatterv_f08::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_scatterv_f08ts: pmpi_scatterv_f08ts_ pmpir_scatterv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_scatterv_f08ts: pmpi_scatterv_f08ts_ pmpir_scatterv_f08ts_);
 
 #[cold]
 unsafe fn scatterv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -545,14 +545,14 @@ unsafe extern "C" fn mpi_scatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *m
     // SAFETY: the caller's arguments.
     unsafe { scatterv_c::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(mpi_scatterv_c_f08ts: mpi_scatterv_c_f08ts_ mpi_scatterv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_scatterv_c_f08ts: mpi_scatterv_c_f08ts_ mpi_scatterv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatterv_c::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, ierror) }
 }
-mpich_names!(pmpi_scatterv_c_f08ts: pmpi_scatterv_c_f08ts_ pmpi_scatterv_f08ts_large_ pmpir_scatterv_c_f08ts_ pmpir_scatterv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_scatterv_c_f08ts: pmpi_scatterv_c_f08ts_ pmpi_scatterv_f08ts_large_ pmpir_scatterv_c_f08ts_ pmpir_scatterv_f08ts_large_);
 
 #[inline]
 unsafe fn scatterv_init<const P: bool>(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -573,7 +573,7 @@ unsafe extern "C" fn mpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut c
     unsafe { scatterv_init::<false>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(mpi_scatterv_init_: mpi_scatterv_init mpi_scatterv_init__ MPI_SCATTERV_INIT);
-openmpi_names!(mpi_scatterv_init_: mpi_scatterv_init_f08_ mpix_scatterv_init_ mpix_scatterv_init mpix_scatterv_init__ MPIX_SCATTERV_INIT mpix_scatterv_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_scatterv_init_: mpi_scatterv_init_f08_ mpix_scatterv_init_ mpix_scatterv_init mpix_scatterv_init__ MPIX_SCATTERV_INIT mpix_scatterv_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -581,7 +581,7 @@ unsafe extern "C" fn pmpi_scatterv_init_(sendbuf: *mut c_void, sendcounts: *mut 
     unsafe { scatterv_init::<true>(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror) }
 }
 names!(pmpi_scatterv_init_: pmpi_scatterv_init pmpi_scatterv_init__ PMPI_SCATTERV_INIT);
-openmpi_names!(pmpi_scatterv_init_: pmpi_scatterv_init_f08_ pmpix_scatterv_init_ pmpix_scatterv_init pmpix_scatterv_init__ PMPIX_SCATTERV_INIT pmpix_scatterv_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_scatterv_init_: pmpi_scatterv_init_f08_ pmpix_scatterv_init_ pmpix_scatterv_init pmpix_scatterv_init__ PMPIX_SCATTERV_INIT pmpix_scatterv_init_f08_);
 
 #[cold]
 unsafe fn scatterv_init_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -620,14 +620,14 @@ unsafe extern "C" fn mpi_scatterv_init_f08ts(sendbuf: *const Passed, sendcounts:
     // SAFETY: the caller's arguments.
     unsafe { scatterv_init_f08::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_scatterv_init_f08ts: mpi_scatterv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_scatterv_init_f08ts: mpi_scatterv_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_init_f08ts(sendbuf: *const Passed, sendcounts: *mut c_int, displs: *mut c_int, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatterv_init_f08::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_scatterv_init_f08ts: pmpi_scatterv_init_f08ts_ pmpir_scatterv_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_scatterv_init_f08ts: pmpi_scatterv_init_f08ts_ pmpir_scatterv_init_f08ts_);
 
 #[cold]
 unsafe fn scatterv_init_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -666,14 +666,14 @@ unsafe extern "C" fn mpi_scatterv_init_c_f08ts(sendbuf: *const Passed, sendcount
     // SAFETY: the caller's arguments.
     unsafe { scatterv_init_c::<false>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(mpi_scatterv_init_c_f08ts: mpi_scatterv_init_c_f08ts_ mpi_scatterv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_scatterv_init_c_f08ts: mpi_scatterv_init_c_f08ts_ mpi_scatterv_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_scatterv_init_c_f08ts(sendbuf: *const Passed, sendcounts: *mut i64, displs: *mut i64, sendtype: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, root: *mut c_int, comm: *mut c_int, info: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { scatterv_init_c::<true>(described!(sendbuf), sendcounts, displs, sendtype, described!(recvbuf), recvcount, recvtype, root, comm, info, request, ierror) }
 }
-mpich_names!(pmpi_scatterv_init_c_f08ts: pmpi_scatterv_init_c_f08ts_ pmpi_scatterv_init_f08ts_large_ pmpir_scatterv_init_c_f08ts_ pmpir_scatterv_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_scatterv_init_c_f08ts: pmpi_scatterv_init_c_f08ts_ pmpi_scatterv_init_f08ts_large_ pmpir_scatterv_init_c_f08ts_ pmpir_scatterv_init_f08ts_large_);
 
 #[inline]
 unsafe fn send<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -690,7 +690,7 @@ unsafe extern "C" fn mpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *m
     unsafe { send::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_send_: mpi_send mpi_send__ MPI_SEND);
-openmpi_names!(mpi_send_: mpi_send_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_send_: mpi_send_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -698,7 +698,7 @@ unsafe extern "C" fn pmpi_send_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { send::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_send_: pmpi_send pmpi_send__ PMPI_SEND);
-openmpi_names!(pmpi_send_: pmpi_send_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_send_: pmpi_send_f08_);
 
 #[cold]
 unsafe fn send_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -728,14 +728,14 @@ unsafe extern "C" fn mpi_send_f08ts(buf: *const Passed, count: *mut c_int, datat
     // SAFETY: the caller's arguments.
     unsafe { send_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_send_f08ts: mpi_send_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_send_f08ts: mpi_send_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { send_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_send_f08ts: pmpi_send_f08ts_ pmpir_send_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_send_f08ts: pmpi_send_f08ts_ pmpir_send_f08ts_);
 
 #[cold]
 unsafe fn send_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -765,14 +765,14 @@ unsafe extern "C" fn mpi_send_c_f08ts(buf: *const Passed, count: *mut i64, datat
     // SAFETY: the caller's arguments.
     unsafe { send_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_send_c_f08ts: mpi_send_c_f08ts_ mpi_send_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_send_c_f08ts: mpi_send_c_f08ts_ mpi_send_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { send_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_send_c_f08ts: pmpi_send_c_f08ts_ pmpi_send_f08ts_large_ pmpir_send_c_f08ts_ pmpir_send_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_send_c_f08ts: pmpi_send_c_f08ts_ pmpi_send_f08ts_large_ pmpir_send_c_f08ts_ pmpir_send_f08ts_large_);
 
 #[inline]
 unsafe fn send_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -793,7 +793,7 @@ unsafe extern "C" fn mpi_send_init_(buf: *mut c_void, count: *mut c_int, datatyp
     unsafe { send_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_send_init_: mpi_send_init mpi_send_init__ MPI_SEND_INIT);
-openmpi_names!(mpi_send_init_: mpi_send_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_send_init_: mpi_send_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -801,7 +801,7 @@ unsafe extern "C" fn pmpi_send_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { send_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_send_init_: pmpi_send_init pmpi_send_init__ PMPI_SEND_INIT);
-openmpi_names!(pmpi_send_init_: pmpi_send_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_send_init_: pmpi_send_init_f08_);
 
 #[cold]
 unsafe fn send_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -839,14 +839,14 @@ unsafe extern "C" fn mpi_send_init_f08ts(buf: *const Passed, count: *mut c_int, 
     // SAFETY: the caller's arguments.
     unsafe { send_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_send_init_f08ts: mpi_send_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_send_init_f08ts: mpi_send_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { send_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_send_init_f08ts: pmpi_send_init_f08ts_ pmpir_send_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_send_init_f08ts: pmpi_send_init_f08ts_ pmpir_send_init_f08ts_);
 
 #[cold]
 unsafe fn send_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -884,14 +884,14 @@ unsafe extern "C" fn mpi_send_init_c_f08ts(buf: *const Passed, count: *mut i64, 
     // SAFETY: the caller's arguments.
     unsafe { send_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_send_init_c_f08ts: mpi_send_init_c_f08ts_ mpi_send_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_send_init_c_f08ts: mpi_send_init_c_f08ts_ mpi_send_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_send_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { send_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_send_init_c_f08ts: pmpi_send_init_c_f08ts_ pmpi_send_init_f08ts_large_ pmpir_send_init_c_f08ts_ pmpir_send_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_send_init_c_f08ts: pmpi_send_init_c_f08ts_ pmpi_send_init_f08ts_large_ pmpir_send_init_c_f08ts_ pmpir_send_init_f08ts_large_);
 
 #[inline]
 unsafe fn sendrecv<const P: bool>(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -908,7 +908,7 @@ unsafe extern "C" fn mpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int, 
     unsafe { sendrecv::<false>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
 names!(mpi_sendrecv_: mpi_sendrecv mpi_sendrecv__ MPI_SENDRECV);
-openmpi_names!(mpi_sendrecv_: mpi_sendrecv_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_sendrecv_: mpi_sendrecv_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *mut c_void, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -916,7 +916,7 @@ unsafe extern "C" fn pmpi_sendrecv_(sendbuf: *mut c_void, sendcount: *mut c_int,
     unsafe { sendrecv::<true>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
 names!(pmpi_sendrecv_: pmpi_sendrecv pmpi_sendrecv__ PMPI_SENDRECV);
-openmpi_names!(pmpi_sendrecv_: pmpi_sendrecv_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_sendrecv_: pmpi_sendrecv_f08_);
 
 #[cold]
 unsafe fn sendrecv_f08_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -948,14 +948,14 @@ unsafe extern "C" fn mpi_sendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut 
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_f08::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(mpi_sendrecv_f08ts: mpi_sendrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_sendrecv_f08ts: mpi_sendrecv_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_f08ts(sendbuf: *const Passed, sendcount: *mut c_int, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut c_int, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_f08::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(pmpi_sendrecv_f08ts: pmpi_sendrecv_f08ts_ pmpir_sendrecv_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_sendrecv_f08ts: pmpi_sendrecv_f08ts_ pmpir_sendrecv_f08ts_);
 
 #[cold]
 unsafe fn sendrecv_c_sections<const P: bool>(sendbuf: *const Descriptor, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Descriptor, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -987,14 +987,14 @@ unsafe extern "C" fn mpi_sendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mu
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_c::<false>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(mpi_sendrecv_c_f08ts: mpi_sendrecv_c_f08ts_ mpi_sendrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_sendrecv_c_f08ts: mpi_sendrecv_c_f08ts_ mpi_sendrecv_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_c_f08ts(sendbuf: *const Passed, sendcount: *mut i64, sendtype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, recvbuf: *const Passed, recvcount: *mut i64, recvtype: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_c::<true>(described!(sendbuf), sendcount, sendtype, dest, sendtag, described!(recvbuf), recvcount, recvtype, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(pmpi_sendrecv_c_f08ts: pmpi_sendrecv_c_f08ts_ pmpi_sendrecv_f08ts_large_ pmpir_sendrecv_c_f08ts_ pmpir_sendrecv_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_sendrecv_c_f08ts: pmpi_sendrecv_c_f08ts_ pmpi_sendrecv_f08ts_large_ pmpir_sendrecv_c_f08ts_ pmpir_sendrecv_f08ts_large_);
 
 #[inline]
 unsafe fn sendrecv_replace<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1011,7 +1011,7 @@ unsafe extern "C" fn mpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int, 
     unsafe { sendrecv_replace::<false>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
 names!(mpi_sendrecv_replace_: mpi_sendrecv_replace mpi_sendrecv_replace__ MPI_SENDRECV_REPLACE);
-openmpi_names!(mpi_sendrecv_replace_: mpi_sendrecv_replace_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_sendrecv_replace_: mpi_sendrecv_replace_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1019,7 +1019,7 @@ unsafe extern "C" fn pmpi_sendrecv_replace_(buf: *mut c_void, count: *mut c_int,
     unsafe { sendrecv_replace::<true>(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
 names!(pmpi_sendrecv_replace_: pmpi_sendrecv_replace pmpi_sendrecv_replace__ PMPI_SENDRECV_REPLACE);
-openmpi_names!(pmpi_sendrecv_replace_: pmpi_sendrecv_replace_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_sendrecv_replace_: pmpi_sendrecv_replace_f08_);
 
 #[cold]
 unsafe fn sendrecv_replace_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1049,14 +1049,14 @@ unsafe extern "C" fn mpi_sendrecv_replace_f08ts(buf: *const Passed, count: *mut 
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_replace_f08::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(mpi_sendrecv_replace_f08ts: mpi_sendrecv_replace_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_sendrecv_replace_f08ts: mpi_sendrecv_replace_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_replace_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_replace_f08::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(pmpi_sendrecv_replace_f08ts: pmpi_sendrecv_replace_f08ts_ pmpir_sendrecv_replace_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_sendrecv_replace_f08ts: pmpi_sendrecv_replace_f08ts_ pmpir_sendrecv_replace_f08ts_);
 
 #[cold]
 unsafe fn sendrecv_replace_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -1086,14 +1086,14 @@ unsafe extern "C" fn mpi_sendrecv_replace_c_f08ts(buf: *const Passed, count: *mu
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_replace_c::<false>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(mpi_sendrecv_replace_c_f08ts: mpi_sendrecv_replace_c_f08ts_ mpi_sendrecv_replace_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_sendrecv_replace_c_f08ts: mpi_sendrecv_replace_c_f08ts_ mpi_sendrecv_replace_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_sendrecv_replace_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, sendtag: *mut c_int, source: *mut c_int, recvtag: *mut c_int, comm: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { sendrecv_replace_c::<true>(described!(buf), count, datatype, dest, sendtag, source, recvtag, comm, status, ierror) }
 }
-mpich_names!(pmpi_sendrecv_replace_c_f08ts: pmpi_sendrecv_replace_c_f08ts_ pmpi_sendrecv_replace_f08ts_large_ pmpir_sendrecv_replace_c_f08ts_ pmpir_sendrecv_replace_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_sendrecv_replace_c_f08ts: pmpi_sendrecv_replace_c_f08ts_ pmpi_sendrecv_replace_f08ts_large_ pmpir_sendrecv_replace_c_f08ts_ pmpir_sendrecv_replace_f08ts_large_);
 
 #[inline]
 unsafe fn session_attach_buffer<const P: bool>(session: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -1110,7 +1110,7 @@ unsafe extern "C" fn mpi_session_attach_buffer_(session: *mut c_int, buffer: *mu
     unsafe { session_attach_buffer::<false>(session, buffer, size, ierror) }
 }
 names!(mpi_session_attach_buffer_: mpi_session_attach_buffer mpi_session_attach_buffer__ MPI_SESSION_ATTACH_BUFFER);
-openmpi_names!(mpi_session_attach_buffer_: mpi_session_attach_buffer_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_session_attach_buffer_: mpi_session_attach_buffer_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_session_attach_buffer_(session: *mut c_int, buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -1118,7 +1118,7 @@ unsafe extern "C" fn pmpi_session_attach_buffer_(session: *mut c_int, buffer: *m
     unsafe { session_attach_buffer::<true>(session, buffer, size, ierror) }
 }
 names!(pmpi_session_attach_buffer_: pmpi_session_attach_buffer pmpi_session_attach_buffer__ PMPI_SESSION_ATTACH_BUFFER);
-openmpi_names!(pmpi_session_attach_buffer_: pmpi_session_attach_buffer_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_session_attach_buffer_: pmpi_session_attach_buffer_f08_);
 
 #[inline]
 unsafe fn session_attach_buffer_f08<const P: bool>(session: *mut c_int, buffer: *const Descriptor, size: *mut c_int, ierror: *mut c_int) {
@@ -1134,14 +1134,14 @@ unsafe extern "C" fn mpi_session_attach_buffer_f08ts(session: *mut c_int, buffer
     // SAFETY: the caller's arguments.
     unsafe { session_attach_buffer_f08::<false>(session, described!(buffer), size, ierror) }
 }
-mpich_names!(mpi_session_attach_buffer_f08ts: mpi_session_attach_buffer_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_session_attach_buffer_f08ts: mpi_session_attach_buffer_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_session_attach_buffer_f08ts(session: *mut c_int, buffer: *const Passed, size: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { session_attach_buffer_f08::<true>(session, described!(buffer), size, ierror) }
 }
-mpich_names!(pmpi_session_attach_buffer_f08ts: pmpi_session_attach_buffer_f08ts_ pmpir_session_attach_buffer_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_session_attach_buffer_f08ts: pmpi_session_attach_buffer_f08ts_ pmpir_session_attach_buffer_f08ts_);
 
 #[inline]
 unsafe fn session_attach_buffer_c<const P: bool>(session: *mut c_int, buffer: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -1157,14 +1157,14 @@ unsafe extern "C" fn mpi_session_attach_buffer_c_f08ts(session: *mut c_int, buff
     // SAFETY: the caller's arguments.
     unsafe { session_attach_buffer_c::<false>(session, described!(buffer), size, ierror) }
 }
-mpich_names!(mpi_session_attach_buffer_c_f08ts: mpi_session_attach_buffer_c_f08ts_ mpi_session_attach_buffer_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_session_attach_buffer_c_f08ts: mpi_session_attach_buffer_c_f08ts_ mpi_session_attach_buffer_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_session_attach_buffer_c_f08ts(session: *mut c_int, buffer: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { session_attach_buffer_c::<true>(session, described!(buffer), size, ierror) }
 }
-mpich_names!(pmpi_session_attach_buffer_c_f08ts: pmpi_session_attach_buffer_c_f08ts_ pmpi_session_attach_buffer_f08ts_large_ pmpir_session_attach_buffer_c_f08ts_ pmpir_session_attach_buffer_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_session_attach_buffer_c_f08ts: pmpi_session_attach_buffer_c_f08ts_ pmpi_session_attach_buffer_f08ts_large_ pmpir_session_attach_buffer_c_f08ts_ pmpir_session_attach_buffer_f08ts_large_);
 
 #[inline]
 unsafe fn session_call_errhandler<const P: bool>(session: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -1188,7 +1188,7 @@ unsafe extern "C" fn pmpi_session_call_errhandler_(session: *mut c_int, errorcod
     unsafe { session_call_errhandler::<true>(session, errorcode, ierror) }
 }
 names!(pmpi_session_call_errhandler_: pmpi_session_call_errhandler pmpi_session_call_errhandler__ PMPI_SESSION_CALL_ERRHANDLER pmpi_session_call_errhandler_f08_ pmpi_session_call_errhandler_f08 pmpi_session_call_errhandler_f08__ PMPI_SESSION_CALL_ERRHANDLER_F08);
-mpich_names!(pmpi_session_call_errhandler_: pmpir_session_call_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_call_errhandler_: pmpir_session_call_errhandler_f08_);
 
 #[inline]
 unsafe fn session_create_errhandler<const P: bool>(session_errhandler_fn: *const c_void, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1212,7 +1212,7 @@ unsafe extern "C" fn pmpi_session_create_errhandler_(session_errhandler_fn: *con
     unsafe { session_create_errhandler::<true>(session_errhandler_fn, errhandler, ierror) }
 }
 names!(pmpi_session_create_errhandler_: pmpi_session_create_errhandler pmpi_session_create_errhandler__ PMPI_SESSION_CREATE_ERRHANDLER pmpi_session_create_errhandler_f08_ pmpi_session_create_errhandler_f08 pmpi_session_create_errhandler_f08__ PMPI_SESSION_CREATE_ERRHANDLER_F08);
-mpich_names!(pmpi_session_create_errhandler_: pmpir_session_create_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_create_errhandler_: pmpir_session_create_errhandler_f08_);
 
 #[inline]
 unsafe fn session_detach_buffer<const P: bool>(session: *mut c_int, buffer_addr: *mut c_void, size: *mut c_int, ierror: *mut c_int) {
@@ -1259,7 +1259,7 @@ unsafe extern "C" fn pmpi_session_detach_buffer_f08_(session: *mut c_int, buffer
     unsafe { session_detach_buffer_f08::<true>(session, buffer_addr, size, ierror) }
 }
 names!(pmpi_session_detach_buffer_f08_: pmpi_session_detach_buffer_f08 pmpi_session_detach_buffer_f08__ PMPI_SESSION_DETACH_BUFFER_F08);
-mpich_names!(pmpi_session_detach_buffer_f08_: pmpir_session_detach_buffer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_detach_buffer_f08_: pmpir_session_detach_buffer_f08_);
 
 #[inline]
 unsafe fn session_detach_buffer_c<const P: bool>(session: *mut c_int, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -1276,7 +1276,7 @@ unsafe extern "C" fn mpi_session_detach_buffer_c_f08_(session: *mut c_int, buffe
     unsafe { session_detach_buffer_c::<false>(session, buffer_addr, size, ierror) }
 }
 names!(mpi_session_detach_buffer_c_f08_: mpi_session_detach_buffer_c_f08 mpi_session_detach_buffer_c_f08__ MPI_SESSION_DETACH_BUFFER_C_F08);
-mpich_names!(mpi_session_detach_buffer_c_f08_: mpi_session_detach_buffer_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_session_detach_buffer_c_f08_: mpi_session_detach_buffer_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_session_detach_buffer_c_f08_(session: *mut c_int, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -1284,7 +1284,7 @@ unsafe extern "C" fn pmpi_session_detach_buffer_c_f08_(session: *mut c_int, buff
     unsafe { session_detach_buffer_c::<true>(session, buffer_addr, size, ierror) }
 }
 names!(pmpi_session_detach_buffer_c_f08_: pmpi_session_detach_buffer_c_f08 pmpi_session_detach_buffer_c_f08__ PMPI_SESSION_DETACH_BUFFER_C_F08);
-mpich_names!(pmpi_session_detach_buffer_c_f08_: pmpi_session_detach_buffer_f08_large_ pmpir_session_detach_buffer_c_f08_ pmpir_session_detach_buffer_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_session_detach_buffer_c_f08_: pmpi_session_detach_buffer_f08_large_ pmpir_session_detach_buffer_c_f08_ pmpir_session_detach_buffer_f08_large_);
 
 #[inline]
 unsafe fn session_finalize<const P: bool>(session: *mut c_int, ierror: *mut c_int) {
@@ -1310,7 +1310,7 @@ unsafe extern "C" fn pmpi_session_finalize_(session: *mut c_int, ierror: *mut c_
     unsafe { session_finalize::<true>(session, ierror) }
 }
 names!(pmpi_session_finalize_: pmpi_session_finalize pmpi_session_finalize__ PMPI_SESSION_FINALIZE pmpi_session_finalize_f08_ pmpi_session_finalize_f08 pmpi_session_finalize_f08__ PMPI_SESSION_FINALIZE_F08);
-mpich_names!(pmpi_session_finalize_: pmpir_session_finalize_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_finalize_: pmpir_session_finalize_f08_);
 
 #[inline]
 unsafe fn session_flush_buffer<const P: bool>(session: *mut c_int, ierror: *mut c_int) {
@@ -1334,7 +1334,7 @@ unsafe extern "C" fn pmpi_session_flush_buffer_(session: *mut c_int, ierror: *mu
     unsafe { session_flush_buffer::<true>(session, ierror) }
 }
 names!(pmpi_session_flush_buffer_: pmpi_session_flush_buffer pmpi_session_flush_buffer__ PMPI_SESSION_FLUSH_BUFFER pmpi_session_flush_buffer_f08_ pmpi_session_flush_buffer_f08 pmpi_session_flush_buffer_f08__ PMPI_SESSION_FLUSH_BUFFER_F08);
-mpich_names!(pmpi_session_flush_buffer_: pmpir_session_flush_buffer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_flush_buffer_: pmpir_session_flush_buffer_f08_);
 
 #[inline]
 unsafe fn session_get_errhandler<const P: bool>(session: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1362,7 +1362,7 @@ unsafe extern "C" fn pmpi_session_get_errhandler_(session: *mut c_int, errhandle
     unsafe { session_get_errhandler::<true>(session, errhandler, ierror) }
 }
 names!(pmpi_session_get_errhandler_: pmpi_session_get_errhandler pmpi_session_get_errhandler__ PMPI_SESSION_GET_ERRHANDLER pmpi_session_get_errhandler_f08_ pmpi_session_get_errhandler_f08 pmpi_session_get_errhandler_f08__ PMPI_SESSION_GET_ERRHANDLER_F08);
-mpich_names!(pmpi_session_get_errhandler_: pmpir_session_get_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_get_errhandler_: pmpir_session_get_errhandler_f08_);
 
 #[inline]
 unsafe fn session_get_info<const P: bool>(session: *mut c_int, info_used: *mut c_int, ierror: *mut c_int) {
@@ -1390,7 +1390,7 @@ unsafe extern "C" fn pmpi_session_get_info_(session: *mut c_int, info_used: *mut
     unsafe { session_get_info::<true>(session, info_used, ierror) }
 }
 names!(pmpi_session_get_info_: pmpi_session_get_info pmpi_session_get_info__ PMPI_SESSION_GET_INFO pmpi_session_get_info_f08_ pmpi_session_get_info_f08 pmpi_session_get_info_f08__ PMPI_SESSION_GET_INFO_F08);
-mpich_names!(pmpi_session_get_info_: pmpir_session_get_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_get_info_: pmpir_session_get_info_f08_);
 
 #[inline]
 unsafe fn session_get_nth_pset<const P: bool>(session: *mut c_int, info: *mut c_int, n: *mut c_int, pset_len: *mut c_int, pset_name: *mut c_char, ierror: *mut c_int, pset_name_len: usize) {
@@ -1414,7 +1414,7 @@ unsafe extern "C" fn pmpi_session_get_nth_pset_(session: *mut c_int, info: *mut 
     unsafe { session_get_nth_pset::<true>(session, info, n, pset_len, pset_name, ierror, pset_name_len) }
 }
 names!(pmpi_session_get_nth_pset_: pmpi_session_get_nth_pset pmpi_session_get_nth_pset__ PMPI_SESSION_GET_NTH_PSET pmpi_session_get_nth_pset_f08_ pmpi_session_get_nth_pset_f08 pmpi_session_get_nth_pset_f08__ PMPI_SESSION_GET_NTH_PSET_F08);
-mpich_names!(pmpi_session_get_nth_pset_: pmpir_session_get_nth_pset_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_get_nth_pset_: pmpir_session_get_nth_pset_f08_);
 
 #[inline]
 unsafe fn session_get_num_psets<const P: bool>(session: *mut c_int, info: *mut c_int, npset_names: *mut c_int, ierror: *mut c_int) {
@@ -1438,7 +1438,7 @@ unsafe extern "C" fn pmpi_session_get_num_psets_(session: *mut c_int, info: *mut
     unsafe { session_get_num_psets::<true>(session, info, npset_names, ierror) }
 }
 names!(pmpi_session_get_num_psets_: pmpi_session_get_num_psets pmpi_session_get_num_psets__ PMPI_SESSION_GET_NUM_PSETS pmpi_session_get_num_psets_f08_ pmpi_session_get_num_psets_f08 pmpi_session_get_num_psets_f08__ PMPI_SESSION_GET_NUM_PSETS_F08);
-mpich_names!(pmpi_session_get_num_psets_: pmpir_session_get_num_psets_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_get_num_psets_: pmpir_session_get_num_psets_f08_);
 
 #[inline]
 unsafe fn session_get_pset_info<const P: bool>(session: *mut c_int, pset_name: *mut c_char, info: *mut c_int, ierror: *mut c_int, pset_name_len: usize) {
@@ -1467,7 +1467,7 @@ unsafe extern "C" fn pmpi_session_get_pset_info_(session: *mut c_int, pset_name:
     unsafe { session_get_pset_info::<true>(session, pset_name, info, ierror, pset_name_len) }
 }
 names!(pmpi_session_get_pset_info_: pmpi_session_get_pset_info pmpi_session_get_pset_info__ PMPI_SESSION_GET_PSET_INFO pmpi_session_get_pset_info_f08_ pmpi_session_get_pset_info_f08 pmpi_session_get_pset_info_f08__ PMPI_SESSION_GET_PSET_INFO_F08);
-mpich_names!(pmpi_session_get_pset_info_: pmpir_session_get_pset_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_get_pset_info_: pmpir_session_get_pset_info_f08_);
 
 #[inline]
 unsafe fn session_iflush_buffer<const P: bool>(session: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1495,7 +1495,7 @@ unsafe extern "C" fn pmpi_session_iflush_buffer_(session: *mut c_int, request: *
     unsafe { session_iflush_buffer::<true>(session, request, ierror) }
 }
 names!(pmpi_session_iflush_buffer_: pmpi_session_iflush_buffer pmpi_session_iflush_buffer__ PMPI_SESSION_IFLUSH_BUFFER pmpi_session_iflush_buffer_f08_ pmpi_session_iflush_buffer_f08 pmpi_session_iflush_buffer_f08__ PMPI_SESSION_IFLUSH_BUFFER_F08);
-mpich_names!(pmpi_session_iflush_buffer_: pmpir_session_iflush_buffer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_iflush_buffer_: pmpir_session_iflush_buffer_f08_);
 
 #[inline]
 unsafe fn session_init<const P: bool>(info: *mut c_int, errhandler: *mut c_int, session: *mut c_int, ierror: *mut c_int) {
@@ -1523,7 +1523,7 @@ unsafe extern "C" fn pmpi_session_init_(info: *mut c_int, errhandler: *mut c_int
     unsafe { session_init::<true>(info, errhandler, session, ierror) }
 }
 names!(pmpi_session_init_: pmpi_session_init pmpi_session_init__ PMPI_SESSION_INIT pmpi_session_init_f08_ pmpi_session_init_f08 pmpi_session_init_f08__ PMPI_SESSION_INIT_F08);
-mpich_names!(pmpi_session_init_: pmpir_session_init_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_init_: pmpir_session_init_f08_);
 
 #[inline]
 unsafe fn session_set_errhandler<const P: bool>(session: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -1547,7 +1547,7 @@ unsafe extern "C" fn pmpi_session_set_errhandler_(session: *mut c_int, errhandle
     unsafe { session_set_errhandler::<true>(session, errhandler, ierror) }
 }
 names!(pmpi_session_set_errhandler_: pmpi_session_set_errhandler pmpi_session_set_errhandler__ PMPI_SESSION_SET_ERRHANDLER pmpi_session_set_errhandler_f08_ pmpi_session_set_errhandler_f08 pmpi_session_set_errhandler_f08__ PMPI_SESSION_SET_ERRHANDLER_F08);
-mpich_names!(pmpi_session_set_errhandler_: pmpir_session_set_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_session_set_errhandler_: pmpir_session_set_errhandler_f08_);
 
 #[inline]
 unsafe fn ssend<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1564,7 +1564,7 @@ unsafe extern "C" fn mpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: *
     unsafe { ssend::<false>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(mpi_ssend_: mpi_ssend mpi_ssend__ MPI_SSEND);
-openmpi_names!(mpi_ssend_: mpi_ssend_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ssend_: mpi_ssend_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1572,7 +1572,7 @@ unsafe extern "C" fn pmpi_ssend_(buf: *mut c_void, count: *mut c_int, datatype: 
     unsafe { ssend::<true>(buf, count, datatype, dest, tag, comm, ierror) }
 }
 names!(pmpi_ssend_: pmpi_ssend pmpi_ssend__ PMPI_SSEND);
-openmpi_names!(pmpi_ssend_: pmpi_ssend_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ssend_: pmpi_ssend_f08_);
 
 #[cold]
 unsafe fn ssend_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1602,14 +1602,14 @@ unsafe extern "C" fn mpi_ssend_f08ts(buf: *const Passed, count: *mut c_int, data
     // SAFETY: the caller's arguments.
     unsafe { ssend_f08::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_ssend_f08ts: mpi_ssend_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ssend_f08ts: mpi_ssend_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ssend_f08::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_ssend_f08ts: pmpi_ssend_f08ts_ pmpir_ssend_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ssend_f08ts: pmpi_ssend_f08ts_ pmpir_ssend_f08ts_);
 
 #[cold]
 unsafe fn ssend_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -1639,14 +1639,14 @@ unsafe extern "C" fn mpi_ssend_c_f08ts(buf: *const Passed, count: *mut i64, data
     // SAFETY: the caller's arguments.
     unsafe { ssend_c::<false>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(mpi_ssend_c_f08ts: mpi_ssend_c_f08ts_ mpi_ssend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ssend_c_f08ts: mpi_ssend_c_f08ts_ mpi_ssend_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ssend_c::<true>(described!(buf), count, datatype, dest, tag, comm, ierror) }
 }
-mpich_names!(pmpi_ssend_c_f08ts: pmpi_ssend_c_f08ts_ pmpi_ssend_f08ts_large_ pmpir_ssend_c_f08ts_ pmpir_ssend_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ssend_c_f08ts: pmpi_ssend_c_f08ts_ pmpi_ssend_f08ts_large_ pmpir_ssend_c_f08ts_ pmpir_ssend_f08ts_large_);
 
 #[inline]
 unsafe fn ssend_init<const P: bool>(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1667,7 +1667,7 @@ unsafe extern "C" fn mpi_ssend_init_(buf: *mut c_void, count: *mut c_int, dataty
     unsafe { ssend_init::<false>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(mpi_ssend_init_: mpi_ssend_init mpi_ssend_init__ MPI_SSEND_INIT);
-openmpi_names!(mpi_ssend_init_: mpi_ssend_init_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_ssend_init_: mpi_ssend_init_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_init_(buf: *mut c_void, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1675,7 +1675,7 @@ unsafe extern "C" fn pmpi_ssend_init_(buf: *mut c_void, count: *mut c_int, datat
     unsafe { ssend_init::<true>(buf, count, datatype, dest, tag, comm, request, ierror) }
 }
 names!(pmpi_ssend_init_: pmpi_ssend_init pmpi_ssend_init__ PMPI_SSEND_INIT);
-openmpi_names!(pmpi_ssend_init_: pmpi_ssend_init_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_ssend_init_: pmpi_ssend_init_f08_);
 
 #[cold]
 unsafe fn ssend_init_f08_sections<const P: bool>(buf: *const Descriptor, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1713,14 +1713,14 @@ unsafe extern "C" fn mpi_ssend_init_f08ts(buf: *const Passed, count: *mut c_int,
     // SAFETY: the caller's arguments.
     unsafe { ssend_init_f08::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_ssend_init_f08ts: mpi_ssend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_ssend_init_f08ts: mpi_ssend_init_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_init_f08ts(buf: *const Passed, count: *mut c_int, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ssend_init_f08::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_ssend_init_f08ts: pmpi_ssend_init_f08ts_ pmpir_ssend_init_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_ssend_init_f08ts: pmpi_ssend_init_f08ts_ pmpir_ssend_init_f08ts_);
 
 #[cold]
 unsafe fn ssend_init_c_sections<const P: bool>(buf: *const Descriptor, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
@@ -1758,14 +1758,14 @@ unsafe extern "C" fn mpi_ssend_init_c_f08ts(buf: *const Passed, count: *mut i64,
     // SAFETY: the caller's arguments.
     unsafe { ssend_init_c::<false>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(mpi_ssend_init_c_f08ts: mpi_ssend_init_c_f08ts_ mpi_ssend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_ssend_init_c_f08ts: mpi_ssend_init_c_f08ts_ mpi_ssend_init_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_ssend_init_c_f08ts(buf: *const Passed, count: *mut i64, datatype: *mut c_int, dest: *mut c_int, tag: *mut c_int, comm: *mut c_int, request: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { ssend_init_c::<true>(described!(buf), count, datatype, dest, tag, comm, request, ierror) }
 }
-mpich_names!(pmpi_ssend_init_c_f08ts: pmpi_ssend_init_c_f08ts_ pmpi_ssend_init_f08ts_large_ pmpir_ssend_init_c_f08ts_ pmpir_ssend_init_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_ssend_init_c_f08ts: pmpi_ssend_init_c_f08ts_ pmpi_ssend_init_f08ts_large_ pmpir_ssend_init_c_f08ts_ pmpir_ssend_init_f08ts_large_);
 
 #[inline]
 unsafe fn start<const P: bool>(request: *mut c_int, ierror: *mut c_int) {
@@ -1789,7 +1789,7 @@ unsafe extern "C" fn pmpi_start_(request: *mut c_int, ierror: *mut c_int) {
     unsafe { start::<true>(request, ierror) }
 }
 names!(pmpi_start_: pmpi_start pmpi_start__ PMPI_START pmpi_start_f08_ pmpi_start_f08 pmpi_start_f08__ PMPI_START_F08);
-mpich_names!(pmpi_start_: pmpir_start_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_start_: pmpir_start_f08_);
 
 #[inline]
 unsafe fn startall<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, ierror: *mut c_int) {
@@ -1813,7 +1813,7 @@ unsafe extern "C" fn pmpi_startall_(count: *mut c_int, array_of_requests: *mut c
     unsafe { startall::<true>(count, array_of_requests, ierror) }
 }
 names!(pmpi_startall_: pmpi_startall pmpi_startall__ PMPI_STARTALL pmpi_startall_f08_ pmpi_startall_f08 pmpi_startall_f08__ PMPI_STARTALL_F08);
-mpich_names!(pmpi_startall_: pmpir_startall_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_startall_: pmpir_startall_f08_);
 
 #[inline]
 unsafe fn status_get_error<const P: bool>(status: *mut MPI_Status, err: *mut c_int, ierror: *mut c_int) {
@@ -1837,7 +1837,7 @@ unsafe extern "C" fn pmpi_status_get_error_(status: *mut MPI_Status, err: *mut c
     unsafe { status_get_error::<true>(status, err, ierror) }
 }
 names!(pmpi_status_get_error_: pmpi_status_get_error pmpi_status_get_error__ PMPI_STATUS_GET_ERROR pmpi_status_get_error_f08_ pmpi_status_get_error_f08 pmpi_status_get_error_f08__ PMPI_STATUS_GET_ERROR_F08);
-mpich_names!(pmpi_status_get_error_: pmpir_status_get_error_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_get_error_: pmpir_status_get_error_f08_);
 
 #[inline]
 unsafe fn status_get_source<const P: bool>(status: *mut MPI_Status, source: *mut c_int, ierror: *mut c_int) {
@@ -1861,7 +1861,7 @@ unsafe extern "C" fn pmpi_status_get_source_(status: *mut MPI_Status, source: *m
     unsafe { status_get_source::<true>(status, source, ierror) }
 }
 names!(pmpi_status_get_source_: pmpi_status_get_source pmpi_status_get_source__ PMPI_STATUS_GET_SOURCE pmpi_status_get_source_f08_ pmpi_status_get_source_f08 pmpi_status_get_source_f08__ PMPI_STATUS_GET_SOURCE_F08);
-mpich_names!(pmpi_status_get_source_: pmpir_status_get_source_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_get_source_: pmpir_status_get_source_f08_);
 
 #[inline]
 unsafe fn status_get_tag<const P: bool>(status: *mut MPI_Status, tag: *mut c_int, ierror: *mut c_int) {
@@ -1885,7 +1885,7 @@ unsafe extern "C" fn pmpi_status_get_tag_(status: *mut MPI_Status, tag: *mut c_i
     unsafe { status_get_tag::<true>(status, tag, ierror) }
 }
 names!(pmpi_status_get_tag_: pmpi_status_get_tag pmpi_status_get_tag__ PMPI_STATUS_GET_TAG pmpi_status_get_tag_f08_ pmpi_status_get_tag_f08 pmpi_status_get_tag_f08__ PMPI_STATUS_GET_TAG_F08);
-mpich_names!(pmpi_status_get_tag_: pmpir_status_get_tag_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_get_tag_: pmpir_status_get_tag_f08_);
 
 #[inline]
 unsafe fn status_set_cancelled<const P: bool>(status: *mut MPI_Status, flag: *mut c_int, ierror: *mut c_int) {
@@ -1909,7 +1909,7 @@ unsafe extern "C" fn pmpi_status_set_cancelled_(status: *mut MPI_Status, flag: *
     unsafe { status_set_cancelled::<true>(status, flag, ierror) }
 }
 names!(pmpi_status_set_cancelled_: pmpi_status_set_cancelled pmpi_status_set_cancelled__ PMPI_STATUS_SET_CANCELLED pmpi_status_set_cancelled_f08_ pmpi_status_set_cancelled_f08 pmpi_status_set_cancelled_f08__ PMPI_STATUS_SET_CANCELLED_F08);
-mpich_names!(pmpi_status_set_cancelled_: pmpir_status_set_cancelled_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_cancelled_: pmpir_status_set_cancelled_f08_);
 
 #[inline]
 unsafe fn status_set_elements<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut c_int, ierror: *mut c_int) {
@@ -1933,7 +1933,7 @@ unsafe extern "C" fn pmpi_status_set_elements_(status: *mut MPI_Status, datatype
     unsafe { status_set_elements::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_status_set_elements_: pmpi_status_set_elements pmpi_status_set_elements__ PMPI_STATUS_SET_ELEMENTS pmpi_status_set_elements_f08_ pmpi_status_set_elements_f08 pmpi_status_set_elements_f08__ PMPI_STATUS_SET_ELEMENTS_F08);
-mpich_names!(pmpi_status_set_elements_: pmpir_status_set_elements_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_elements_: pmpir_status_set_elements_f08_);
 
 #[inline]
 unsafe fn status_set_elements_c<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -1950,7 +1950,7 @@ unsafe extern "C" fn mpi_status_set_elements_c_f08_(status: *mut MPI_Status, dat
     unsafe { status_set_elements_c::<false>(status, datatype, count, ierror) }
 }
 names!(mpi_status_set_elements_c_f08_: mpi_status_set_elements_c_f08 mpi_status_set_elements_c_f08__ MPI_STATUS_SET_ELEMENTS_C_F08);
-mpich_names!(mpi_status_set_elements_c_f08_: mpi_status_set_elements_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_status_set_elements_c_f08_: mpi_status_set_elements_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_status_set_elements_c_f08_(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -1958,7 +1958,7 @@ unsafe extern "C" fn pmpi_status_set_elements_c_f08_(status: *mut MPI_Status, da
     unsafe { status_set_elements_c::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_status_set_elements_c_f08_: pmpi_status_set_elements_c_f08 pmpi_status_set_elements_c_f08__ PMPI_STATUS_SET_ELEMENTS_C_F08);
-mpich_names!(pmpi_status_set_elements_c_f08_: pmpi_status_set_elements_f08_large_ pmpir_status_set_elements_c_f08_ pmpir_status_set_elements_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_elements_c_f08_: pmpi_status_set_elements_f08_large_ pmpir_status_set_elements_c_f08_ pmpir_status_set_elements_f08_large_);
 
 #[inline]
 unsafe fn status_set_elements_x<const P: bool>(status: *mut MPI_Status, datatype: *mut c_int, count: *mut i64, ierror: *mut c_int) {
@@ -1982,7 +1982,7 @@ unsafe extern "C" fn pmpi_status_set_elements_x_(status: *mut MPI_Status, dataty
     unsafe { status_set_elements_x::<true>(status, datatype, count, ierror) }
 }
 names!(pmpi_status_set_elements_x_: pmpi_status_set_elements_x pmpi_status_set_elements_x__ PMPI_STATUS_SET_ELEMENTS_X pmpi_status_set_elements_x_f08_ pmpi_status_set_elements_x_f08 pmpi_status_set_elements_x_f08__ PMPI_STATUS_SET_ELEMENTS_X_F08);
-mpich_names!(pmpi_status_set_elements_x_: pmpir_status_set_elements_x_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_elements_x_: pmpir_status_set_elements_x_f08_);
 
 #[inline]
 unsafe fn status_set_error<const P: bool>(status: *mut MPI_Status, err: *mut c_int, ierror: *mut c_int) {
@@ -2006,7 +2006,7 @@ unsafe extern "C" fn pmpi_status_set_error_(status: *mut MPI_Status, err: *mut c
     unsafe { status_set_error::<true>(status, err, ierror) }
 }
 names!(pmpi_status_set_error_: pmpi_status_set_error pmpi_status_set_error__ PMPI_STATUS_SET_ERROR pmpi_status_set_error_f08_ pmpi_status_set_error_f08 pmpi_status_set_error_f08__ PMPI_STATUS_SET_ERROR_F08);
-mpich_names!(pmpi_status_set_error_: pmpir_status_set_error_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_error_: pmpir_status_set_error_f08_);
 
 #[inline]
 unsafe fn status_set_source<const P: bool>(status: *mut MPI_Status, source: *mut c_int, ierror: *mut c_int) {
@@ -2030,7 +2030,7 @@ unsafe extern "C" fn pmpi_status_set_source_(status: *mut MPI_Status, source: *m
     unsafe { status_set_source::<true>(status, source, ierror) }
 }
 names!(pmpi_status_set_source_: pmpi_status_set_source pmpi_status_set_source__ PMPI_STATUS_SET_SOURCE pmpi_status_set_source_f08_ pmpi_status_set_source_f08 pmpi_status_set_source_f08__ PMPI_STATUS_SET_SOURCE_F08);
-mpich_names!(pmpi_status_set_source_: pmpir_status_set_source_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_source_: pmpir_status_set_source_f08_);
 
 #[inline]
 unsafe fn status_set_tag<const P: bool>(status: *mut MPI_Status, tag: *mut c_int, ierror: *mut c_int) {
@@ -2054,4 +2054,4 @@ unsafe extern "C" fn pmpi_status_set_tag_(status: *mut MPI_Status, tag: *mut c_i
     unsafe { status_set_tag::<true>(status, tag, ierror) }
 }
 names!(pmpi_status_set_tag_: pmpi_status_set_tag pmpi_status_set_tag__ PMPI_STATUS_SET_TAG pmpi_status_set_tag_f08_ pmpi_status_set_tag_f08 pmpi_status_set_tag_f08__ PMPI_STATUS_SET_TAG_F08);
-mpich_names!(pmpi_status_set_tag_: pmpir_status_set_tag_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_status_set_tag_: pmpir_status_set_tag_f08_);

@@ -25,7 +25,7 @@ unsafe extern "C" fn pmpi_test_(request: *mut c_int, flag: *mut c_int, status: *
     unsafe { test::<true>(request, flag, status, ierror) }
 }
 names!(pmpi_test_: pmpi_test pmpi_test__ PMPI_TEST pmpi_test_f08_ pmpi_test_f08 pmpi_test_f08__ PMPI_TEST_F08);
-mpich_names!(pmpi_test_: pmpir_test_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_test_: pmpir_test_f08_);
 
 #[inline]
 unsafe fn test_cancelled<const P: bool>(status: *mut MPI_Status, flag: *mut c_int, ierror: *mut c_int) {
@@ -53,7 +53,7 @@ unsafe extern "C" fn pmpi_test_cancelled_(status: *mut MPI_Status, flag: *mut c_
     unsafe { test_cancelled::<true>(status, flag, ierror) }
 }
 names!(pmpi_test_cancelled_: pmpi_test_cancelled pmpi_test_cancelled__ PMPI_TEST_CANCELLED pmpi_test_cancelled_f08_ pmpi_test_cancelled_f08 pmpi_test_cancelled_f08__ PMPI_TEST_CANCELLED_F08);
-mpich_names!(pmpi_test_cancelled_: pmpir_test_cancelled_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_test_cancelled_: pmpir_test_cancelled_f08_);
 
 #[inline]
 unsafe fn testall<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -77,7 +77,7 @@ unsafe extern "C" fn pmpi_testall_(count: *mut c_int, array_of_requests: *mut c_
     unsafe { testall::<true>(count, array_of_requests, flag, array_of_statuses, ierror) }
 }
 names!(pmpi_testall_: pmpi_testall pmpi_testall__ PMPI_TESTALL pmpi_testall_f08_ pmpi_testall_f08 pmpi_testall_f08__ PMPI_TESTALL_F08);
-mpich_names!(pmpi_testall_: pmpir_testall_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_testall_: pmpir_testall_f08_);
 
 #[inline]
 unsafe fn testany<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -101,7 +101,7 @@ unsafe extern "C" fn pmpi_testany_(count: *mut c_int, array_of_requests: *mut c_
     unsafe { testany::<true>(count, array_of_requests, index, flag, status, ierror) }
 }
 names!(pmpi_testany_: pmpi_testany pmpi_testany__ PMPI_TESTANY pmpi_testany_f08_ pmpi_testany_f08 pmpi_testany_f08__ PMPI_TESTANY_F08);
-mpich_names!(pmpi_testany_: pmpir_testany_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_testany_: pmpir_testany_f08_);
 
 #[inline]
 unsafe fn testsome<const P: bool>(incount: *mut c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -125,7 +125,7 @@ unsafe extern "C" fn pmpi_testsome_(incount: *mut c_int, array_of_requests: *mut
     unsafe { testsome::<true>(incount, array_of_requests, outcount, array_of_indices, array_of_statuses, ierror) }
 }
 names!(pmpi_testsome_: pmpi_testsome pmpi_testsome__ PMPI_TESTSOME pmpi_testsome_f08_ pmpi_testsome_f08 pmpi_testsome_f08__ PMPI_TESTSOME_F08);
-mpich_names!(pmpi_testsome_: pmpir_testsome_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_testsome_: pmpir_testsome_f08_);
 
 #[inline]
 unsafe fn topo_test<const P: bool>(comm: *mut c_int, status: *mut c_int, ierror: *mut c_int) {
@@ -149,7 +149,7 @@ unsafe extern "C" fn pmpi_topo_test_(comm: *mut c_int, status: *mut c_int, ierro
     unsafe { topo_test::<true>(comm, status, ierror) }
 }
 names!(pmpi_topo_test_: pmpi_topo_test pmpi_topo_test__ PMPI_TOPO_TEST pmpi_topo_test_f08_ pmpi_topo_test_f08 pmpi_topo_test_f08__ PMPI_TOPO_TEST_F08);
-mpich_names!(pmpi_topo_test_: pmpir_topo_test_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_topo_test_: pmpir_topo_test_f08_);
 
 #[inline]
 unsafe fn type_commit<const P: bool>(datatype: *mut c_int, ierror: *mut c_int) {
@@ -175,7 +175,7 @@ unsafe extern "C" fn pmpi_type_commit_(datatype: *mut c_int, ierror: *mut c_int)
     unsafe { type_commit::<true>(datatype, ierror) }
 }
 names!(pmpi_type_commit_: pmpi_type_commit pmpi_type_commit__ PMPI_TYPE_COMMIT pmpi_type_commit_f08_ pmpi_type_commit_f08 pmpi_type_commit_f08__ PMPI_TYPE_COMMIT_F08);
-mpich_names!(pmpi_type_commit_: pmpir_type_commit_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_commit_: pmpir_type_commit_f08_);
 
 #[inline]
 unsafe fn type_contiguous<const P: bool>(count: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -203,7 +203,7 @@ unsafe extern "C" fn pmpi_type_contiguous_(count: *mut c_int, oldtype: *mut c_in
     unsafe { type_contiguous::<true>(count, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_contiguous_: pmpi_type_contiguous pmpi_type_contiguous__ PMPI_TYPE_CONTIGUOUS pmpi_type_contiguous_f08_ pmpi_type_contiguous_f08 pmpi_type_contiguous_f08__ PMPI_TYPE_CONTIGUOUS_F08);
-mpich_names!(pmpi_type_contiguous_: pmpir_type_contiguous_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_contiguous_: pmpir_type_contiguous_f08_);
 
 #[inline]
 unsafe fn type_contiguous_c<const P: bool>(count: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -224,7 +224,7 @@ unsafe extern "C" fn mpi_type_contiguous_c_f08_(count: *mut i64, oldtype: *mut c
     unsafe { type_contiguous_c::<false>(count, oldtype, newtype, ierror) }
 }
 names!(mpi_type_contiguous_c_f08_: mpi_type_contiguous_c_f08 mpi_type_contiguous_c_f08__ MPI_TYPE_CONTIGUOUS_C_F08);
-mpich_names!(mpi_type_contiguous_c_f08_: mpi_type_contiguous_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_contiguous_c_f08_: mpi_type_contiguous_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_contiguous_c_f08_(count: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -232,7 +232,7 @@ unsafe extern "C" fn pmpi_type_contiguous_c_f08_(count: *mut i64, oldtype: *mut 
     unsafe { type_contiguous_c::<true>(count, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_contiguous_c_f08_: pmpi_type_contiguous_c_f08 pmpi_type_contiguous_c_f08__ PMPI_TYPE_CONTIGUOUS_C_F08);
-mpich_names!(pmpi_type_contiguous_c_f08_: pmpi_type_contiguous_f08_large_ pmpir_type_contiguous_c_f08_ pmpir_type_contiguous_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_contiguous_c_f08_: pmpi_type_contiguous_f08_large_ pmpir_type_contiguous_c_f08_ pmpir_type_contiguous_f08_large_);
 
 #[inline]
 unsafe fn type_create_darray<const P: bool>(size: *mut c_int, rank: *mut c_int, ndims: *mut c_int, array_of_gsizes: *mut c_int, array_of_distribs: *mut c_int, array_of_dargs: *mut c_int, array_of_psizes: *mut c_int, order: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -260,7 +260,7 @@ unsafe extern "C" fn pmpi_type_create_darray_(size: *mut c_int, rank: *mut c_int
     unsafe { type_create_darray::<true>(size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_darray_: pmpi_type_create_darray pmpi_type_create_darray__ PMPI_TYPE_CREATE_DARRAY pmpi_type_create_darray_f08_ pmpi_type_create_darray_f08 pmpi_type_create_darray_f08__ PMPI_TYPE_CREATE_DARRAY_F08);
-mpich_names!(pmpi_type_create_darray_: pmpir_type_create_darray_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_darray_: pmpir_type_create_darray_f08_);
 
 #[inline]
 unsafe fn type_create_darray_c<const P: bool>(size: *mut c_int, rank: *mut c_int, ndims: *mut c_int, array_of_gsizes: *mut i64, array_of_distribs: *mut c_int, array_of_dargs: *mut c_int, array_of_psizes: *mut c_int, order: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -281,7 +281,7 @@ unsafe extern "C" fn mpi_type_create_darray_c_f08_(size: *mut c_int, rank: *mut 
     unsafe { type_create_darray_c::<false>(size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, ierror) }
 }
 names!(mpi_type_create_darray_c_f08_: mpi_type_create_darray_c_f08 mpi_type_create_darray_c_f08__ MPI_TYPE_CREATE_DARRAY_C_F08);
-mpich_names!(mpi_type_create_darray_c_f08_: mpi_type_create_darray_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_darray_c_f08_: mpi_type_create_darray_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_darray_c_f08_(size: *mut c_int, rank: *mut c_int, ndims: *mut c_int, array_of_gsizes: *mut i64, array_of_distribs: *mut c_int, array_of_dargs: *mut c_int, array_of_psizes: *mut c_int, order: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -289,7 +289,7 @@ unsafe extern "C" fn pmpi_type_create_darray_c_f08_(size: *mut c_int, rank: *mut
     unsafe { type_create_darray_c::<true>(size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_darray_c_f08_: pmpi_type_create_darray_c_f08 pmpi_type_create_darray_c_f08__ PMPI_TYPE_CREATE_DARRAY_C_F08);
-mpich_names!(pmpi_type_create_darray_c_f08_: pmpi_type_create_darray_f08_large_ pmpir_type_create_darray_c_f08_ pmpir_type_create_darray_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_darray_c_f08_: pmpi_type_create_darray_f08_large_ pmpir_type_create_darray_c_f08_ pmpir_type_create_darray_f08_large_);
 
 #[inline]
 unsafe fn type_create_f90_complex<const P: bool>(p: *mut c_int, r: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -317,7 +317,7 @@ unsafe extern "C" fn pmpi_type_create_f90_complex_(p: *mut c_int, r: *mut c_int,
     unsafe { type_create_f90_complex::<true>(p, r, newtype, ierror) }
 }
 names!(pmpi_type_create_f90_complex_: pmpi_type_create_f90_complex pmpi_type_create_f90_complex__ PMPI_TYPE_CREATE_F90_COMPLEX pmpi_type_create_f90_complex_f08_ pmpi_type_create_f90_complex_f08 pmpi_type_create_f90_complex_f08__ PMPI_TYPE_CREATE_F90_COMPLEX_F08);
-mpich_names!(pmpi_type_create_f90_complex_: pmpir_type_create_f90_complex_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_f90_complex_: pmpir_type_create_f90_complex_f08_);
 
 #[inline]
 unsafe fn type_create_f90_integer<const P: bool>(r: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -345,7 +345,7 @@ unsafe extern "C" fn pmpi_type_create_f90_integer_(r: *mut c_int, newtype: *mut 
     unsafe { type_create_f90_integer::<true>(r, newtype, ierror) }
 }
 names!(pmpi_type_create_f90_integer_: pmpi_type_create_f90_integer pmpi_type_create_f90_integer__ PMPI_TYPE_CREATE_F90_INTEGER pmpi_type_create_f90_integer_f08_ pmpi_type_create_f90_integer_f08 pmpi_type_create_f90_integer_f08__ PMPI_TYPE_CREATE_F90_INTEGER_F08);
-mpich_names!(pmpi_type_create_f90_integer_: pmpir_type_create_f90_integer_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_f90_integer_: pmpir_type_create_f90_integer_f08_);
 
 #[inline]
 unsafe fn type_create_f90_real<const P: bool>(p: *mut c_int, r: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -373,7 +373,7 @@ unsafe extern "C" fn pmpi_type_create_f90_real_(p: *mut c_int, r: *mut c_int, ne
     unsafe { type_create_f90_real::<true>(p, r, newtype, ierror) }
 }
 names!(pmpi_type_create_f90_real_: pmpi_type_create_f90_real pmpi_type_create_f90_real__ PMPI_TYPE_CREATE_F90_REAL pmpi_type_create_f90_real_f08_ pmpi_type_create_f90_real_f08 pmpi_type_create_f90_real_f08__ PMPI_TYPE_CREATE_F90_REAL_F08);
-mpich_names!(pmpi_type_create_f90_real_: pmpir_type_create_f90_real_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_f90_real_: pmpir_type_create_f90_real_f08_);
 
 #[inline]
 unsafe fn type_create_hindexed<const P: bool>(count: *mut c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -401,7 +401,7 @@ unsafe extern "C" fn pmpi_type_create_hindexed_(count: *mut c_int, array_of_bloc
     unsafe { type_create_hindexed::<true>(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_hindexed_: pmpi_type_create_hindexed pmpi_type_create_hindexed__ PMPI_TYPE_CREATE_HINDEXED pmpi_type_create_hindexed_f08_ pmpi_type_create_hindexed_f08 pmpi_type_create_hindexed_f08__ PMPI_TYPE_CREATE_HINDEXED_F08);
-mpich_names!(pmpi_type_create_hindexed_: pmpir_type_create_hindexed_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_hindexed_: pmpir_type_create_hindexed_f08_);
 
 #[inline]
 unsafe fn type_create_hindexed_c<const P: bool>(count: *mut i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -422,7 +422,7 @@ unsafe extern "C" fn mpi_type_create_hindexed_c_f08_(count: *mut i64, array_of_b
     unsafe { type_create_hindexed_c::<false>(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(mpi_type_create_hindexed_c_f08_: mpi_type_create_hindexed_c_f08 mpi_type_create_hindexed_c_f08__ MPI_TYPE_CREATE_HINDEXED_C_F08);
-mpich_names!(mpi_type_create_hindexed_c_f08_: mpi_type_create_hindexed_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_hindexed_c_f08_: mpi_type_create_hindexed_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_hindexed_c_f08_(count: *mut i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -430,7 +430,7 @@ unsafe extern "C" fn pmpi_type_create_hindexed_c_f08_(count: *mut i64, array_of_
     unsafe { type_create_hindexed_c::<true>(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_hindexed_c_f08_: pmpi_type_create_hindexed_c_f08 pmpi_type_create_hindexed_c_f08__ PMPI_TYPE_CREATE_HINDEXED_C_F08);
-mpich_names!(pmpi_type_create_hindexed_c_f08_: pmpi_type_create_hindexed_f08_large_ pmpir_type_create_hindexed_c_f08_ pmpir_type_create_hindexed_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_hindexed_c_f08_: pmpi_type_create_hindexed_f08_large_ pmpir_type_create_hindexed_c_f08_ pmpir_type_create_hindexed_f08_large_);
 
 #[inline]
 unsafe fn type_create_hindexed_block<const P: bool>(count: *mut c_int, blocklength: *mut c_int, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -458,7 +458,7 @@ unsafe extern "C" fn pmpi_type_create_hindexed_block_(count: *mut c_int, blockle
     unsafe { type_create_hindexed_block::<true>(count, blocklength, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_hindexed_block_: pmpi_type_create_hindexed_block pmpi_type_create_hindexed_block__ PMPI_TYPE_CREATE_HINDEXED_BLOCK pmpi_type_create_hindexed_block_f08_ pmpi_type_create_hindexed_block_f08 pmpi_type_create_hindexed_block_f08__ PMPI_TYPE_CREATE_HINDEXED_BLOCK_F08);
-mpich_names!(pmpi_type_create_hindexed_block_: pmpir_type_create_hindexed_block_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_hindexed_block_: pmpir_type_create_hindexed_block_f08_);
 
 #[inline]
 unsafe fn type_create_hindexed_block_c<const P: bool>(count: *mut i64, blocklength: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -479,7 +479,7 @@ unsafe extern "C" fn mpi_type_create_hindexed_block_c_f08_(count: *mut i64, bloc
     unsafe { type_create_hindexed_block_c::<false>(count, blocklength, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(mpi_type_create_hindexed_block_c_f08_: mpi_type_create_hindexed_block_c_f08 mpi_type_create_hindexed_block_c_f08__ MPI_TYPE_CREATE_HINDEXED_BLOCK_C_F08);
-mpich_names!(mpi_type_create_hindexed_block_c_f08_: mpi_type_create_hindexed_block_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_hindexed_block_c_f08_: mpi_type_create_hindexed_block_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_hindexed_block_c_f08_(count: *mut i64, blocklength: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -487,7 +487,7 @@ unsafe extern "C" fn pmpi_type_create_hindexed_block_c_f08_(count: *mut i64, blo
     unsafe { type_create_hindexed_block_c::<true>(count, blocklength, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_hindexed_block_c_f08_: pmpi_type_create_hindexed_block_c_f08 pmpi_type_create_hindexed_block_c_f08__ PMPI_TYPE_CREATE_HINDEXED_BLOCK_C_F08);
-mpich_names!(pmpi_type_create_hindexed_block_c_f08_: pmpi_type_create_hindexed_block_f08_large_ pmpir_type_create_hindexed_block_c_f08_ pmpir_type_create_hindexed_block_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_hindexed_block_c_f08_: pmpi_type_create_hindexed_block_f08_large_ pmpir_type_create_hindexed_block_c_f08_ pmpir_type_create_hindexed_block_f08_large_);
 
 #[inline]
 unsafe fn type_create_hvector<const P: bool>(count: *mut c_int, blocklength: *mut c_int, stride: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -515,7 +515,7 @@ unsafe extern "C" fn pmpi_type_create_hvector_(count: *mut c_int, blocklength: *
     unsafe { type_create_hvector::<true>(count, blocklength, stride, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_hvector_: pmpi_type_create_hvector pmpi_type_create_hvector__ PMPI_TYPE_CREATE_HVECTOR pmpi_type_create_hvector_f08_ pmpi_type_create_hvector_f08 pmpi_type_create_hvector_f08__ PMPI_TYPE_CREATE_HVECTOR_F08);
-mpich_names!(pmpi_type_create_hvector_: pmpir_type_create_hvector_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_hvector_: pmpir_type_create_hvector_f08_);
 
 #[inline]
 unsafe fn type_create_hvector_c<const P: bool>(count: *mut i64, blocklength: *mut i64, stride: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -536,7 +536,7 @@ unsafe extern "C" fn mpi_type_create_hvector_c_f08_(count: *mut i64, blocklength
     unsafe { type_create_hvector_c::<false>(count, blocklength, stride, oldtype, newtype, ierror) }
 }
 names!(mpi_type_create_hvector_c_f08_: mpi_type_create_hvector_c_f08 mpi_type_create_hvector_c_f08__ MPI_TYPE_CREATE_HVECTOR_C_F08);
-mpich_names!(mpi_type_create_hvector_c_f08_: mpi_type_create_hvector_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_hvector_c_f08_: mpi_type_create_hvector_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_hvector_c_f08_(count: *mut i64, blocklength: *mut i64, stride: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -544,7 +544,7 @@ unsafe extern "C" fn pmpi_type_create_hvector_c_f08_(count: *mut i64, blocklengt
     unsafe { type_create_hvector_c::<true>(count, blocklength, stride, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_hvector_c_f08_: pmpi_type_create_hvector_c_f08 pmpi_type_create_hvector_c_f08__ PMPI_TYPE_CREATE_HVECTOR_C_F08);
-mpich_names!(pmpi_type_create_hvector_c_f08_: pmpi_type_create_hvector_f08_large_ pmpir_type_create_hvector_c_f08_ pmpir_type_create_hvector_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_hvector_c_f08_: pmpi_type_create_hvector_f08_large_ pmpir_type_create_hvector_c_f08_ pmpir_type_create_hvector_f08_large_);
 
 #[inline]
 unsafe fn type_create_indexed_block<const P: bool>(count: *mut c_int, blocklength: *mut c_int, array_of_displacements: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -572,7 +572,7 @@ unsafe extern "C" fn pmpi_type_create_indexed_block_(count: *mut c_int, blocklen
     unsafe { type_create_indexed_block::<true>(count, blocklength, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_indexed_block_: pmpi_type_create_indexed_block pmpi_type_create_indexed_block__ PMPI_TYPE_CREATE_INDEXED_BLOCK pmpi_type_create_indexed_block_f08_ pmpi_type_create_indexed_block_f08 pmpi_type_create_indexed_block_f08__ PMPI_TYPE_CREATE_INDEXED_BLOCK_F08);
-mpich_names!(pmpi_type_create_indexed_block_: pmpir_type_create_indexed_block_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_indexed_block_: pmpir_type_create_indexed_block_f08_);
 
 #[inline]
 unsafe fn type_create_indexed_block_c<const P: bool>(count: *mut i64, blocklength: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -593,7 +593,7 @@ unsafe extern "C" fn mpi_type_create_indexed_block_c_f08_(count: *mut i64, block
     unsafe { type_create_indexed_block_c::<false>(count, blocklength, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(mpi_type_create_indexed_block_c_f08_: mpi_type_create_indexed_block_c_f08 mpi_type_create_indexed_block_c_f08__ MPI_TYPE_CREATE_INDEXED_BLOCK_C_F08);
-mpich_names!(mpi_type_create_indexed_block_c_f08_: mpi_type_create_indexed_block_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_indexed_block_c_f08_: mpi_type_create_indexed_block_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_indexed_block_c_f08_(count: *mut i64, blocklength: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -601,7 +601,7 @@ unsafe extern "C" fn pmpi_type_create_indexed_block_c_f08_(count: *mut i64, bloc
     unsafe { type_create_indexed_block_c::<true>(count, blocklength, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_indexed_block_c_f08_: pmpi_type_create_indexed_block_c_f08 pmpi_type_create_indexed_block_c_f08__ PMPI_TYPE_CREATE_INDEXED_BLOCK_C_F08);
-mpich_names!(pmpi_type_create_indexed_block_c_f08_: pmpi_type_create_indexed_block_f08_large_ pmpir_type_create_indexed_block_c_f08_ pmpir_type_create_indexed_block_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_indexed_block_c_f08_: pmpi_type_create_indexed_block_f08_large_ pmpir_type_create_indexed_block_c_f08_ pmpir_type_create_indexed_block_f08_large_);
 
 #[inline]
 unsafe fn type_create_keyval<const P: bool>(type_copy_attr_fn: *const c_void, type_delete_attr_fn: *const c_void, type_keyval: *mut c_int, extra_state: *mut i64, ierror: *mut c_int) {
@@ -625,7 +625,7 @@ unsafe extern "C" fn pmpi_type_create_keyval_(type_copy_attr_fn: *const c_void, 
     unsafe { type_create_keyval::<true>(type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state, ierror) }
 }
 names!(pmpi_type_create_keyval_: pmpi_type_create_keyval pmpi_type_create_keyval__ PMPI_TYPE_CREATE_KEYVAL pmpi_type_create_keyval_f08_ pmpi_type_create_keyval_f08 pmpi_type_create_keyval_f08__ PMPI_TYPE_CREATE_KEYVAL_F08);
-mpich_names!(pmpi_type_create_keyval_: pmpir_type_create_keyval_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_keyval_: pmpir_type_create_keyval_f08_);
 
 #[inline]
 unsafe fn type_create_resized<const P: bool>(oldtype: *mut c_int, lb: *mut i64, extent: *mut i64, newtype: *mut c_int, ierror: *mut c_int) {
@@ -653,7 +653,7 @@ unsafe extern "C" fn pmpi_type_create_resized_(oldtype: *mut c_int, lb: *mut i64
     unsafe { type_create_resized::<true>(oldtype, lb, extent, newtype, ierror) }
 }
 names!(pmpi_type_create_resized_: pmpi_type_create_resized pmpi_type_create_resized__ PMPI_TYPE_CREATE_RESIZED pmpi_type_create_resized_f08_ pmpi_type_create_resized_f08 pmpi_type_create_resized_f08__ PMPI_TYPE_CREATE_RESIZED_F08);
-mpich_names!(pmpi_type_create_resized_: pmpir_type_create_resized_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_resized_: pmpir_type_create_resized_f08_);
 
 #[inline]
 unsafe fn type_create_struct<const P: bool>(count: *mut c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut i64, array_of_types: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -682,7 +682,7 @@ unsafe extern "C" fn pmpi_type_create_struct_(count: *mut c_int, array_of_blockl
     unsafe { type_create_struct::<true>(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype, ierror) }
 }
 names!(pmpi_type_create_struct_: pmpi_type_create_struct pmpi_type_create_struct__ PMPI_TYPE_CREATE_STRUCT pmpi_type_create_struct_f08_ pmpi_type_create_struct_f08 pmpi_type_create_struct_f08__ PMPI_TYPE_CREATE_STRUCT_F08);
-mpich_names!(pmpi_type_create_struct_: pmpir_type_create_struct_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_struct_: pmpir_type_create_struct_f08_);
 
 #[inline]
 unsafe fn type_create_struct_c<const P: bool>(count: *mut i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -704,7 +704,7 @@ unsafe extern "C" fn mpi_type_create_struct_c_f08_(count: *mut i64, array_of_blo
     unsafe { type_create_struct_c::<false>(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype, ierror) }
 }
 names!(mpi_type_create_struct_c_f08_: mpi_type_create_struct_c_f08 mpi_type_create_struct_c_f08__ MPI_TYPE_CREATE_STRUCT_C_F08);
-mpich_names!(mpi_type_create_struct_c_f08_: mpi_type_create_struct_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_struct_c_f08_: mpi_type_create_struct_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_struct_c_f08_(count: *mut i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -712,7 +712,7 @@ unsafe extern "C" fn pmpi_type_create_struct_c_f08_(count: *mut i64, array_of_bl
     unsafe { type_create_struct_c::<true>(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype, ierror) }
 }
 names!(pmpi_type_create_struct_c_f08_: pmpi_type_create_struct_c_f08 pmpi_type_create_struct_c_f08__ PMPI_TYPE_CREATE_STRUCT_C_F08);
-mpich_names!(pmpi_type_create_struct_c_f08_: pmpi_type_create_struct_f08_large_ pmpir_type_create_struct_c_f08_ pmpir_type_create_struct_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_struct_c_f08_: pmpi_type_create_struct_f08_large_ pmpir_type_create_struct_c_f08_ pmpir_type_create_struct_f08_large_);
 
 #[inline]
 unsafe fn type_create_subarray<const P: bool>(ndims: *mut c_int, array_of_sizes: *mut c_int, array_of_subsizes: *mut c_int, array_of_starts: *mut c_int, order: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -740,7 +740,7 @@ unsafe extern "C" fn pmpi_type_create_subarray_(ndims: *mut c_int, array_of_size
     unsafe { type_create_subarray::<true>(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_subarray_: pmpi_type_create_subarray pmpi_type_create_subarray__ PMPI_TYPE_CREATE_SUBARRAY pmpi_type_create_subarray_f08_ pmpi_type_create_subarray_f08 pmpi_type_create_subarray_f08__ PMPI_TYPE_CREATE_SUBARRAY_F08);
-mpich_names!(pmpi_type_create_subarray_: pmpir_type_create_subarray_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_subarray_: pmpir_type_create_subarray_f08_);
 
 #[inline]
 unsafe fn type_create_subarray_c<const P: bool>(ndims: *mut c_int, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -761,7 +761,7 @@ unsafe extern "C" fn mpi_type_create_subarray_c_f08_(ndims: *mut c_int, array_of
     unsafe { type_create_subarray_c::<false>(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype, newtype, ierror) }
 }
 names!(mpi_type_create_subarray_c_f08_: mpi_type_create_subarray_c_f08 mpi_type_create_subarray_c_f08__ MPI_TYPE_CREATE_SUBARRAY_C_F08);
-mpich_names!(mpi_type_create_subarray_c_f08_: mpi_type_create_subarray_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_create_subarray_c_f08_: mpi_type_create_subarray_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_create_subarray_c_f08_(ndims: *mut c_int, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -769,7 +769,7 @@ unsafe extern "C" fn pmpi_type_create_subarray_c_f08_(ndims: *mut c_int, array_o
     unsafe { type_create_subarray_c::<true>(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_create_subarray_c_f08_: pmpi_type_create_subarray_c_f08 pmpi_type_create_subarray_c_f08__ PMPI_TYPE_CREATE_SUBARRAY_C_F08);
-mpich_names!(pmpi_type_create_subarray_c_f08_: pmpi_type_create_subarray_f08_large_ pmpir_type_create_subarray_c_f08_ pmpir_type_create_subarray_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_create_subarray_c_f08_: pmpi_type_create_subarray_f08_large_ pmpir_type_create_subarray_c_f08_ pmpir_type_create_subarray_f08_large_);
 
 #[inline]
 unsafe fn type_delete_attr<const P: bool>(datatype: *mut c_int, type_keyval: *mut c_int, ierror: *mut c_int) {
@@ -793,7 +793,7 @@ unsafe extern "C" fn pmpi_type_delete_attr_(datatype: *mut c_int, type_keyval: *
     unsafe { type_delete_attr::<true>(datatype, type_keyval, ierror) }
 }
 names!(pmpi_type_delete_attr_: pmpi_type_delete_attr pmpi_type_delete_attr__ PMPI_TYPE_DELETE_ATTR pmpi_type_delete_attr_f08_ pmpi_type_delete_attr_f08 pmpi_type_delete_attr_f08__ PMPI_TYPE_DELETE_ATTR_F08);
-mpich_names!(pmpi_type_delete_attr_: pmpir_type_delete_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_delete_attr_: pmpir_type_delete_attr_f08_);
 
 #[inline]
 unsafe fn type_dup<const P: bool>(oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -821,7 +821,7 @@ unsafe extern "C" fn pmpi_type_dup_(oldtype: *mut c_int, newtype: *mut c_int, ie
     unsafe { type_dup::<true>(oldtype, newtype, ierror) }
 }
 names!(pmpi_type_dup_: pmpi_type_dup pmpi_type_dup__ PMPI_TYPE_DUP pmpi_type_dup_f08_ pmpi_type_dup_f08 pmpi_type_dup_f08__ PMPI_TYPE_DUP_F08);
-mpich_names!(pmpi_type_dup_: pmpir_type_dup_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_dup_: pmpir_type_dup_f08_);
 
 #[inline]
 unsafe fn type_free<const P: bool>(datatype: *mut c_int, ierror: *mut c_int) {
@@ -847,7 +847,7 @@ unsafe extern "C" fn pmpi_type_free_(datatype: *mut c_int, ierror: *mut c_int) {
     unsafe { type_free::<true>(datatype, ierror) }
 }
 names!(pmpi_type_free_: pmpi_type_free pmpi_type_free__ PMPI_TYPE_FREE pmpi_type_free_f08_ pmpi_type_free_f08 pmpi_type_free_f08__ PMPI_TYPE_FREE_F08);
-mpich_names!(pmpi_type_free_: pmpir_type_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_free_: pmpir_type_free_f08_);
 
 #[inline]
 unsafe fn type_free_keyval<const P: bool>(type_keyval: *mut c_int, ierror: *mut c_int) {
@@ -871,7 +871,7 @@ unsafe extern "C" fn pmpi_type_free_keyval_(type_keyval: *mut c_int, ierror: *mu
     unsafe { type_free_keyval::<true>(type_keyval, ierror) }
 }
 names!(pmpi_type_free_keyval_: pmpi_type_free_keyval pmpi_type_free_keyval__ PMPI_TYPE_FREE_KEYVAL pmpi_type_free_keyval_f08_ pmpi_type_free_keyval_f08 pmpi_type_free_keyval_f08__ PMPI_TYPE_FREE_KEYVAL_F08);
-mpich_names!(pmpi_type_free_keyval_: pmpir_type_free_keyval_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_free_keyval_: pmpir_type_free_keyval_f08_);
 
 #[inline]
 unsafe fn type_get_attr<const P: bool>(datatype: *mut c_int, type_keyval: *mut c_int, attribute_val: *mut i64, flag: *mut c_int, ierror: *mut c_int) {
@@ -895,7 +895,7 @@ unsafe extern "C" fn pmpi_type_get_attr_(datatype: *mut c_int, type_keyval: *mut
     unsafe { type_get_attr::<true>(datatype, type_keyval, attribute_val, flag, ierror) }
 }
 names!(pmpi_type_get_attr_: pmpi_type_get_attr pmpi_type_get_attr__ PMPI_TYPE_GET_ATTR pmpi_type_get_attr_f08_ pmpi_type_get_attr_f08 pmpi_type_get_attr_f08__ PMPI_TYPE_GET_ATTR_F08);
-mpich_names!(pmpi_type_get_attr_: pmpir_type_get_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_attr_: pmpir_type_get_attr_f08_);
 
 #[inline]
 unsafe fn type_get_contents<const P: bool>(datatype: *mut c_int, max_integers: *mut c_int, max_addresses: *mut c_int, max_datatypes: *mut c_int, array_of_integers: *mut c_int, array_of_addresses: *mut i64, array_of_datatypes: *mut c_int, ierror: *mut c_int) {
@@ -919,7 +919,7 @@ unsafe extern "C" fn pmpi_type_get_contents_(datatype: *mut c_int, max_integers:
     unsafe { type_get_contents::<true>(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes, ierror) }
 }
 names!(pmpi_type_get_contents_: pmpi_type_get_contents pmpi_type_get_contents__ PMPI_TYPE_GET_CONTENTS pmpi_type_get_contents_f08_ pmpi_type_get_contents_f08 pmpi_type_get_contents_f08__ PMPI_TYPE_GET_CONTENTS_F08);
-mpich_names!(pmpi_type_get_contents_: pmpir_type_get_contents_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_contents_: pmpir_type_get_contents_f08_);
 
 #[inline]
 unsafe fn type_get_contents_c<const P: bool>(datatype: *mut c_int, max_integers: *mut i64, max_addresses: *mut i64, max_large_counts: *mut i64, max_datatypes: *mut i64, array_of_integers: *mut c_int, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut c_int, ierror: *mut c_int) {
@@ -936,7 +936,7 @@ unsafe extern "C" fn mpi_type_get_contents_c_f08_(datatype: *mut c_int, max_inte
     unsafe { type_get_contents_c::<false>(datatype, max_integers, max_addresses, max_large_counts, max_datatypes, array_of_integers, array_of_addresses, array_of_large_counts, array_of_datatypes, ierror) }
 }
 names!(mpi_type_get_contents_c_f08_: mpi_type_get_contents_c_f08 mpi_type_get_contents_c_f08__ MPI_TYPE_GET_CONTENTS_C_F08);
-mpich_names!(mpi_type_get_contents_c_f08_: mpi_type_get_contents_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_get_contents_c_f08_: mpi_type_get_contents_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_get_contents_c_f08_(datatype: *mut c_int, max_integers: *mut i64, max_addresses: *mut i64, max_large_counts: *mut i64, max_datatypes: *mut i64, array_of_integers: *mut c_int, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut c_int, ierror: *mut c_int) {
@@ -944,7 +944,7 @@ unsafe extern "C" fn pmpi_type_get_contents_c_f08_(datatype: *mut c_int, max_int
     unsafe { type_get_contents_c::<true>(datatype, max_integers, max_addresses, max_large_counts, max_datatypes, array_of_integers, array_of_addresses, array_of_large_counts, array_of_datatypes, ierror) }
 }
 names!(pmpi_type_get_contents_c_f08_: pmpi_type_get_contents_c_f08 pmpi_type_get_contents_c_f08__ PMPI_TYPE_GET_CONTENTS_C_F08);
-mpich_names!(pmpi_type_get_contents_c_f08_: pmpi_type_get_contents_f08_large_ pmpir_type_get_contents_c_f08_ pmpir_type_get_contents_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_contents_c_f08_: pmpi_type_get_contents_f08_large_ pmpir_type_get_contents_c_f08_ pmpir_type_get_contents_f08_large_);
 
 #[inline]
 unsafe fn type_get_envelope<const P: bool>(datatype: *mut c_int, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int, combiner: *mut c_int, ierror: *mut c_int) {
@@ -968,7 +968,7 @@ unsafe extern "C" fn pmpi_type_get_envelope_(datatype: *mut c_int, num_integers:
     unsafe { type_get_envelope::<true>(datatype, num_integers, num_addresses, num_datatypes, combiner, ierror) }
 }
 names!(pmpi_type_get_envelope_: pmpi_type_get_envelope pmpi_type_get_envelope__ PMPI_TYPE_GET_ENVELOPE pmpi_type_get_envelope_f08_ pmpi_type_get_envelope_f08 pmpi_type_get_envelope_f08__ PMPI_TYPE_GET_ENVELOPE_F08);
-mpich_names!(pmpi_type_get_envelope_: pmpir_type_get_envelope_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_envelope_: pmpir_type_get_envelope_f08_);
 
 #[inline]
 unsafe fn type_get_envelope_c<const P: bool>(datatype: *mut c_int, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut c_int, ierror: *mut c_int) {
@@ -985,7 +985,7 @@ unsafe extern "C" fn mpi_type_get_envelope_c_f08_(datatype: *mut c_int, num_inte
     unsafe { type_get_envelope_c::<false>(datatype, num_integers, num_addresses, num_large_counts, num_datatypes, combiner, ierror) }
 }
 names!(mpi_type_get_envelope_c_f08_: mpi_type_get_envelope_c_f08 mpi_type_get_envelope_c_f08__ MPI_TYPE_GET_ENVELOPE_C_F08);
-mpich_names!(mpi_type_get_envelope_c_f08_: mpi_type_get_envelope_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_get_envelope_c_f08_: mpi_type_get_envelope_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_get_envelope_c_f08_(datatype: *mut c_int, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut c_int, ierror: *mut c_int) {
@@ -993,7 +993,7 @@ unsafe extern "C" fn pmpi_type_get_envelope_c_f08_(datatype: *mut c_int, num_int
     unsafe { type_get_envelope_c::<true>(datatype, num_integers, num_addresses, num_large_counts, num_datatypes, combiner, ierror) }
 }
 names!(pmpi_type_get_envelope_c_f08_: pmpi_type_get_envelope_c_f08 pmpi_type_get_envelope_c_f08__ PMPI_TYPE_GET_ENVELOPE_C_F08);
-mpich_names!(pmpi_type_get_envelope_c_f08_: pmpi_type_get_envelope_f08_large_ pmpir_type_get_envelope_c_f08_ pmpir_type_get_envelope_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_envelope_c_f08_: pmpi_type_get_envelope_f08_large_ pmpir_type_get_envelope_c_f08_ pmpir_type_get_envelope_f08_large_);
 
 #[inline]
 unsafe fn type_get_extent<const P: bool>(datatype: *mut c_int, lb: *mut i64, extent: *mut i64, ierror: *mut c_int) {
@@ -1017,7 +1017,7 @@ unsafe extern "C" fn pmpi_type_get_extent_(datatype: *mut c_int, lb: *mut i64, e
     unsafe { type_get_extent::<true>(datatype, lb, extent, ierror) }
 }
 names!(pmpi_type_get_extent_: pmpi_type_get_extent pmpi_type_get_extent__ PMPI_TYPE_GET_EXTENT pmpi_type_get_extent_f08_ pmpi_type_get_extent_f08 pmpi_type_get_extent_f08__ PMPI_TYPE_GET_EXTENT_F08);
-mpich_names!(pmpi_type_get_extent_: pmpir_type_get_extent_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_extent_: pmpir_type_get_extent_f08_);
 
 #[inline]
 unsafe fn type_get_extent_x<const P: bool>(datatype: *mut c_int, lb: *mut i64, extent: *mut i64, ierror: *mut c_int) {
@@ -1041,7 +1041,7 @@ unsafe extern "C" fn pmpi_type_get_extent_x_(datatype: *mut c_int, lb: *mut i64,
     unsafe { type_get_extent_x::<true>(datatype, lb, extent, ierror) }
 }
 names!(pmpi_type_get_extent_x_: pmpi_type_get_extent_x pmpi_type_get_extent_x__ PMPI_TYPE_GET_EXTENT_X pmpi_type_get_extent_x_f08_ pmpi_type_get_extent_x_f08 pmpi_type_get_extent_x_f08__ PMPI_TYPE_GET_EXTENT_X_F08);
-mpich_names!(pmpi_type_get_extent_x_: pmpir_type_get_extent_x_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_extent_x_: pmpir_type_get_extent_x_f08_);
 
 #[inline]
 unsafe fn type_get_name<const P: bool>(datatype: *mut c_int, type_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, type_name_len: usize) {
@@ -1069,7 +1069,7 @@ unsafe extern "C" fn pmpi_type_get_name_(datatype: *mut c_int, type_name: *mut c
     unsafe { type_get_name::<true>(datatype, type_name, resultlen, ierror, type_name_len) }
 }
 names!(pmpi_type_get_name_: pmpi_type_get_name pmpi_type_get_name__ PMPI_TYPE_GET_NAME pmpi_type_get_name_f08_ pmpi_type_get_name_f08 pmpi_type_get_name_f08__ PMPI_TYPE_GET_NAME_F08);
-mpich_names!(pmpi_type_get_name_: pmpir_type_get_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_name_: pmpir_type_get_name_f08_);
 
 #[inline]
 unsafe fn type_get_true_extent<const P: bool>(datatype: *mut c_int, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut c_int) {
@@ -1093,7 +1093,7 @@ unsafe extern "C" fn pmpi_type_get_true_extent_(datatype: *mut c_int, true_lb: *
     unsafe { type_get_true_extent::<true>(datatype, true_lb, true_extent, ierror) }
 }
 names!(pmpi_type_get_true_extent_: pmpi_type_get_true_extent pmpi_type_get_true_extent__ PMPI_TYPE_GET_TRUE_EXTENT pmpi_type_get_true_extent_f08_ pmpi_type_get_true_extent_f08 pmpi_type_get_true_extent_f08__ PMPI_TYPE_GET_TRUE_EXTENT_F08);
-mpich_names!(pmpi_type_get_true_extent_: pmpir_type_get_true_extent_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_true_extent_: pmpir_type_get_true_extent_f08_);
 
 #[inline]
 unsafe fn type_get_true_extent_x<const P: bool>(datatype: *mut c_int, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut c_int) {
@@ -1117,7 +1117,7 @@ unsafe extern "C" fn pmpi_type_get_true_extent_x_(datatype: *mut c_int, true_lb:
     unsafe { type_get_true_extent_x::<true>(datatype, true_lb, true_extent, ierror) }
 }
 names!(pmpi_type_get_true_extent_x_: pmpi_type_get_true_extent_x pmpi_type_get_true_extent_x__ PMPI_TYPE_GET_TRUE_EXTENT_X pmpi_type_get_true_extent_x_f08_ pmpi_type_get_true_extent_x_f08 pmpi_type_get_true_extent_x_f08__ PMPI_TYPE_GET_TRUE_EXTENT_X_F08);
-mpich_names!(pmpi_type_get_true_extent_x_: pmpir_type_get_true_extent_x_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_true_extent_x_: pmpir_type_get_true_extent_x_f08_);
 
 #[inline]
 unsafe fn type_get_value_index<const P: bool>(value_type: *mut c_int, index_type: *mut c_int, pair_type: *mut c_int, ierror: *mut c_int) {
@@ -1145,7 +1145,7 @@ unsafe extern "C" fn pmpi_type_get_value_index_(value_type: *mut c_int, index_ty
     unsafe { type_get_value_index::<true>(value_type, index_type, pair_type, ierror) }
 }
 names!(pmpi_type_get_value_index_: pmpi_type_get_value_index pmpi_type_get_value_index__ PMPI_TYPE_GET_VALUE_INDEX pmpi_type_get_value_index_f08_ pmpi_type_get_value_index_f08 pmpi_type_get_value_index_f08__ PMPI_TYPE_GET_VALUE_INDEX_F08);
-mpich_names!(pmpi_type_get_value_index_: pmpir_type_get_value_index_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_get_value_index_: pmpir_type_get_value_index_f08_);
 
 #[inline]
 unsafe fn type_indexed<const P: bool>(count: *mut c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -1173,7 +1173,7 @@ unsafe extern "C" fn pmpi_type_indexed_(count: *mut c_int, array_of_blocklengths
     unsafe { type_indexed::<true>(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_indexed_: pmpi_type_indexed pmpi_type_indexed__ PMPI_TYPE_INDEXED pmpi_type_indexed_f08_ pmpi_type_indexed_f08 pmpi_type_indexed_f08__ PMPI_TYPE_INDEXED_F08);
-mpich_names!(pmpi_type_indexed_: pmpir_type_indexed_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_indexed_: pmpir_type_indexed_f08_);
 
 #[inline]
 unsafe fn type_indexed_c<const P: bool>(count: *mut i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -1194,7 +1194,7 @@ unsafe extern "C" fn mpi_type_indexed_c_f08_(count: *mut i64, array_of_blockleng
     unsafe { type_indexed_c::<false>(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(mpi_type_indexed_c_f08_: mpi_type_indexed_c_f08 mpi_type_indexed_c_f08__ MPI_TYPE_INDEXED_C_F08);
-mpich_names!(mpi_type_indexed_c_f08_: mpi_type_indexed_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_indexed_c_f08_: mpi_type_indexed_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_indexed_c_f08_(count: *mut i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -1202,7 +1202,7 @@ unsafe extern "C" fn pmpi_type_indexed_c_f08_(count: *mut i64, array_of_blocklen
     unsafe { type_indexed_c::<true>(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_indexed_c_f08_: pmpi_type_indexed_c_f08 pmpi_type_indexed_c_f08__ PMPI_TYPE_INDEXED_C_F08);
-mpich_names!(pmpi_type_indexed_c_f08_: pmpi_type_indexed_f08_large_ pmpir_type_indexed_c_f08_ pmpir_type_indexed_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_indexed_c_f08_: pmpi_type_indexed_f08_large_ pmpir_type_indexed_c_f08_ pmpir_type_indexed_f08_large_);
 
 #[inline]
 unsafe fn type_match_size<const P: bool>(typeclass: *mut c_int, size: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -1230,7 +1230,7 @@ unsafe extern "C" fn pmpi_type_match_size_(typeclass: *mut c_int, size: *mut c_i
     unsafe { type_match_size::<true>(typeclass, size, datatype, ierror) }
 }
 names!(pmpi_type_match_size_: pmpi_type_match_size pmpi_type_match_size__ PMPI_TYPE_MATCH_SIZE pmpi_type_match_size_f08_ pmpi_type_match_size_f08 pmpi_type_match_size_f08__ PMPI_TYPE_MATCH_SIZE_F08);
-mpich_names!(pmpi_type_match_size_: pmpir_type_match_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_match_size_: pmpir_type_match_size_f08_);
 
 #[inline]
 unsafe fn type_set_attr<const P: bool>(datatype: *mut c_int, type_keyval: *mut c_int, attribute_val: *mut i64, ierror: *mut c_int) {
@@ -1254,7 +1254,7 @@ unsafe extern "C" fn pmpi_type_set_attr_(datatype: *mut c_int, type_keyval: *mut
     unsafe { type_set_attr::<true>(datatype, type_keyval, attribute_val, ierror) }
 }
 names!(pmpi_type_set_attr_: pmpi_type_set_attr pmpi_type_set_attr__ PMPI_TYPE_SET_ATTR pmpi_type_set_attr_f08_ pmpi_type_set_attr_f08 pmpi_type_set_attr_f08__ PMPI_TYPE_SET_ATTR_F08);
-mpich_names!(pmpi_type_set_attr_: pmpir_type_set_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_set_attr_: pmpir_type_set_attr_f08_);
 
 #[inline]
 unsafe fn type_set_name<const P: bool>(datatype: *mut c_int, type_name: *mut c_char, ierror: *mut c_int, type_name_len: usize) {
@@ -1279,7 +1279,7 @@ unsafe extern "C" fn pmpi_type_set_name_(datatype: *mut c_int, type_name: *mut c
     unsafe { type_set_name::<true>(datatype, type_name, ierror, type_name_len) }
 }
 names!(pmpi_type_set_name_: pmpi_type_set_name pmpi_type_set_name__ PMPI_TYPE_SET_NAME pmpi_type_set_name_f08_ pmpi_type_set_name_f08 pmpi_type_set_name_f08__ PMPI_TYPE_SET_NAME_F08);
-mpich_names!(pmpi_type_set_name_: pmpir_type_set_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_set_name_: pmpir_type_set_name_f08_);
 
 #[inline]
 unsafe fn type_size<const P: bool>(datatype: *mut c_int, size: *mut c_int, ierror: *mut c_int) {
@@ -1303,7 +1303,7 @@ unsafe extern "C" fn pmpi_type_size_(datatype: *mut c_int, size: *mut c_int, ier
     unsafe { type_size::<true>(datatype, size, ierror) }
 }
 names!(pmpi_type_size_: pmpi_type_size pmpi_type_size__ PMPI_TYPE_SIZE pmpi_type_size_f08_ pmpi_type_size_f08 pmpi_type_size_f08__ PMPI_TYPE_SIZE_F08);
-mpich_names!(pmpi_type_size_: pmpir_type_size_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_size_: pmpir_type_size_f08_);
 
 #[inline]
 unsafe fn type_size_c<const P: bool>(datatype: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -1320,7 +1320,7 @@ unsafe extern "C" fn mpi_type_size_c_f08_(datatype: *mut c_int, size: *mut i64, 
     unsafe { type_size_c::<false>(datatype, size, ierror) }
 }
 names!(mpi_type_size_c_f08_: mpi_type_size_c_f08 mpi_type_size_c_f08__ MPI_TYPE_SIZE_C_F08);
-mpich_names!(mpi_type_size_c_f08_: mpi_type_size_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_size_c_f08_: mpi_type_size_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_size_c_f08_(datatype: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -1328,7 +1328,7 @@ unsafe extern "C" fn pmpi_type_size_c_f08_(datatype: *mut c_int, size: *mut i64,
     unsafe { type_size_c::<true>(datatype, size, ierror) }
 }
 names!(pmpi_type_size_c_f08_: pmpi_type_size_c_f08 pmpi_type_size_c_f08__ PMPI_TYPE_SIZE_C_F08);
-mpich_names!(pmpi_type_size_c_f08_: pmpi_type_size_f08_large_ pmpir_type_size_c_f08_ pmpir_type_size_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_size_c_f08_: pmpi_type_size_f08_large_ pmpir_type_size_c_f08_ pmpir_type_size_f08_large_);
 
 #[inline]
 unsafe fn type_size_x<const P: bool>(datatype: *mut c_int, size: *mut i64, ierror: *mut c_int) {
@@ -1352,7 +1352,7 @@ unsafe extern "C" fn pmpi_type_size_x_(datatype: *mut c_int, size: *mut i64, ier
     unsafe { type_size_x::<true>(datatype, size, ierror) }
 }
 names!(pmpi_type_size_x_: pmpi_type_size_x pmpi_type_size_x__ PMPI_TYPE_SIZE_X pmpi_type_size_x_f08_ pmpi_type_size_x_f08 pmpi_type_size_x_f08__ PMPI_TYPE_SIZE_X_F08);
-mpich_names!(pmpi_type_size_x_: pmpir_type_size_x_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_size_x_: pmpir_type_size_x_f08_);
 
 #[inline]
 unsafe fn type_vector<const P: bool>(count: *mut c_int, blocklength: *mut c_int, stride: *mut c_int, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -1380,7 +1380,7 @@ unsafe extern "C" fn pmpi_type_vector_(count: *mut c_int, blocklength: *mut c_in
     unsafe { type_vector::<true>(count, blocklength, stride, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_vector_: pmpi_type_vector pmpi_type_vector__ PMPI_TYPE_VECTOR pmpi_type_vector_f08_ pmpi_type_vector_f08 pmpi_type_vector_f08__ PMPI_TYPE_VECTOR_F08);
-mpich_names!(pmpi_type_vector_: pmpir_type_vector_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_type_vector_: pmpir_type_vector_f08_);
 
 #[inline]
 unsafe fn type_vector_c<const P: bool>(count: *mut i64, blocklength: *mut i64, stride: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -1401,7 +1401,7 @@ unsafe extern "C" fn mpi_type_vector_c_f08_(count: *mut i64, blocklength: *mut i
     unsafe { type_vector_c::<false>(count, blocklength, stride, oldtype, newtype, ierror) }
 }
 names!(mpi_type_vector_c_f08_: mpi_type_vector_c_f08 mpi_type_vector_c_f08__ MPI_TYPE_VECTOR_C_F08);
-mpich_names!(mpi_type_vector_c_f08_: mpi_type_vector_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_type_vector_c_f08_: mpi_type_vector_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_type_vector_c_f08_(count: *mut i64, blocklength: *mut i64, stride: *mut i64, oldtype: *mut c_int, newtype: *mut c_int, ierror: *mut c_int) {
@@ -1409,4 +1409,4 @@ unsafe extern "C" fn pmpi_type_vector_c_f08_(count: *mut i64, blocklength: *mut 
     unsafe { type_vector_c::<true>(count, blocklength, stride, oldtype, newtype, ierror) }
 }
 names!(pmpi_type_vector_c_f08_: pmpi_type_vector_c_f08 pmpi_type_vector_c_f08__ PMPI_TYPE_VECTOR_C_F08);
-mpich_names!(pmpi_type_vector_c_f08_: pmpi_type_vector_f08_large_ pmpir_type_vector_c_f08_ pmpir_type_vector_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_type_vector_c_f08_: pmpi_type_vector_f08_large_ pmpir_type_vector_c_f08_ pmpir_type_vector_f08_large_);

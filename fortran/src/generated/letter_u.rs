@@ -18,7 +18,7 @@ unsafe extern "C" fn mpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, positio
     unsafe { unpack::<false>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror) }
 }
 names!(mpi_unpack_: mpi_unpack mpi_unpack__ MPI_UNPACK);
-openmpi_names!(mpi_unpack_: mpi_unpack_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_unpack_: mpi_unpack_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, position: *mut c_int, outbuf: *mut c_void, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn pmpi_unpack_(inbuf: *mut c_void, insize: *mut c_int, positi
     unsafe { unpack::<true>(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror) }
 }
 names!(pmpi_unpack_: pmpi_unpack pmpi_unpack__ PMPI_UNPACK);
-openmpi_names!(pmpi_unpack_: pmpi_unpack_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_unpack_: pmpi_unpack_f08_);
 
 #[cold]
 unsafe fn unpack_f08_sections<const P: bool>(inbuf: *const Descriptor, insize: *mut c_int, position: *mut c_int, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -58,14 +58,14 @@ unsafe extern "C" fn mpi_unpack_f08ts(inbuf: *const Passed, insize: *mut c_int, 
     // SAFETY: the caller's arguments.
     unsafe { unpack_f08::<false>(described!(inbuf), insize, position, described!(outbuf), outcount, datatype, comm, ierror) }
 }
-mpich_names!(mpi_unpack_f08ts: mpi_unpack_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_unpack_f08ts: mpi_unpack_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_f08ts(inbuf: *const Passed, insize: *mut c_int, position: *mut c_int, outbuf: *const Passed, outcount: *mut c_int, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_f08::<true>(described!(inbuf), insize, position, described!(outbuf), outcount, datatype, comm, ierror) }
 }
-mpich_names!(pmpi_unpack_f08ts: pmpi_unpack_f08ts_ pmpir_unpack_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_unpack_f08ts: pmpi_unpack_f08ts_ pmpir_unpack_f08ts_);
 
 #[cold]
 unsafe fn unpack_c_sections<const P: bool>(inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
@@ -97,14 +97,14 @@ unsafe extern "C" fn mpi_unpack_c_f08ts(inbuf: *const Passed, insize: *mut i64, 
     // SAFETY: the caller's arguments.
     unsafe { unpack_c::<false>(described!(inbuf), insize, position, described!(outbuf), outcount, datatype, comm, ierror) }
 }
-mpich_names!(mpi_unpack_c_f08ts: mpi_unpack_c_f08ts_ mpi_unpack_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_unpack_c_f08ts: mpi_unpack_c_f08ts_ mpi_unpack_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_c_f08ts(inbuf: *const Passed, insize: *mut i64, position: *mut i64, outbuf: *const Passed, outcount: *mut i64, datatype: *mut c_int, comm: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_c::<true>(described!(inbuf), insize, position, described!(outbuf), outcount, datatype, comm, ierror) }
 }
-mpich_names!(pmpi_unpack_c_f08ts: pmpi_unpack_c_f08ts_ pmpi_unpack_f08ts_large_ pmpir_unpack_c_f08ts_ pmpir_unpack_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_unpack_c_f08ts: pmpi_unpack_c_f08ts_ pmpi_unpack_f08ts_large_ pmpir_unpack_c_f08ts_ pmpir_unpack_f08ts_large_);
 
 #[inline]
 unsafe fn unpack_external<const P: bool>(datarep: *mut c_char, inbuf: *mut c_void, insize: *mut i64, position: *mut i64, outbuf: *mut c_void, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
@@ -122,7 +122,7 @@ unsafe extern "C" fn mpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_vo
     unsafe { unpack_external::<false>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror, datarep_len) }
 }
 names!(mpi_unpack_external_: mpi_unpack_external mpi_unpack_external__ MPI_UNPACK_EXTERNAL);
-openmpi_names!(mpi_unpack_external_: mpi_unpack_external_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_unpack_external_: mpi_unpack_external_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_void, insize: *mut i64, position: *mut i64, outbuf: *mut c_void, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
@@ -130,7 +130,7 @@ unsafe extern "C" fn pmpi_unpack_external_(datarep: *mut c_char, inbuf: *mut c_v
     unsafe { unpack_external::<true>(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror, datarep_len) }
 }
 names!(pmpi_unpack_external_: pmpi_unpack_external pmpi_unpack_external__ PMPI_UNPACK_EXTERNAL);
-openmpi_names!(pmpi_unpack_external_: pmpi_unpack_external_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_unpack_external_: pmpi_unpack_external_f08_);
 
 #[cold]
 unsafe fn unpack_external_f08_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int) {
@@ -164,12 +164,11 @@ unsafe extern "C" fn mpi_unpack_external_f08ts(datarep: *const Passed, inbuf: *c
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_f08::<false>(described!(datarep), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mpi_unpack_external_f08ts_(datarep: *mut c_char, inbuf: *const Passed, insize: *mut i64, position: *mut i64, outbuf: *const Passed, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_f08::<false>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
-}
 }
 
 #[unsafe(no_mangle)]
@@ -177,14 +176,13 @@ unsafe extern "C" fn pmpi_unpack_external_f08ts(datarep: *const Passed, inbuf: *
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_f08::<true>(described!(datarep), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_external_f08ts_(datarep: *mut c_char, inbuf: *const Passed, insize: *mut i64, position: *mut i64, outbuf: *const Passed, outcount: *mut c_int, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_f08::<true>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-}
-mpich_names!(pmpi_unpack_external_f08ts_: pmpir_unpack_external_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_unpack_external_f08ts_: pmpir_unpack_external_f08ts_);
 
 #[cold]
 unsafe fn unpack_external_c_sections<const P: bool>(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *mut i64, position: *mut i64, outbuf: *const Descriptor, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
@@ -218,28 +216,26 @@ unsafe extern "C" fn mpi_unpack_external_c_f08ts(datarep: *const Passed, inbuf: 
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_c::<false>(described!(datarep), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mpi_unpack_external_c_f08ts_(datarep: *mut c_char, inbuf: *const Passed, insize: *mut i64, position: *mut i64, outbuf: *const Passed, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_c::<false>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-}
-mpich_names!(mpi_unpack_external_c_f08ts_: mpi_unpack_external_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_unpack_external_c_f08ts_: mpi_unpack_external_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_external_c_f08ts(datarep: *const Passed, inbuf: *const Passed, insize: *mut i64, position: *mut i64, outbuf: *const Passed, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_c::<true>(described!(datarep), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-mpich_entry! {
+#[cfg(feature = "mpich")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_unpack_external_c_f08ts_(datarep: *mut c_char, inbuf: *const Passed, insize: *mut i64, position: *mut i64, outbuf: *const Passed, outcount: *mut i64, datatype: *mut c_int, ierror: *mut c_int, datarep_len: usize) {
     // SAFETY: the caller's arguments.
     unsafe { unpack_external_c::<true>(crate::target::described_text!(datarep, datarep_len), described!(inbuf), insize, position, described!(outbuf), outcount, datatype, ierror) }
 }
-}
-mpich_names!(pmpi_unpack_external_c_f08ts_: pmpi_unpack_external_f08ts_large_ pmpir_unpack_external_c_f08ts_ pmpir_unpack_external_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_unpack_external_c_f08ts_: pmpi_unpack_external_f08ts_large_ pmpir_unpack_external_c_f08ts_ pmpir_unpack_external_f08ts_large_);
 
 #[inline]
 unsafe fn unpublish_name<const P: bool>(service_name: *mut c_char, info: *mut c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_len: usize, port_name_len: usize) {
@@ -265,4 +261,4 @@ unsafe extern "C" fn pmpi_unpublish_name_(service_name: *mut c_char, info: *mut 
     unsafe { unpublish_name::<true>(service_name, info, port_name, ierror, service_name_len, port_name_len) }
 }
 names!(pmpi_unpublish_name_: pmpi_unpublish_name pmpi_unpublish_name__ PMPI_UNPUBLISH_NAME pmpi_unpublish_name_f08_ pmpi_unpublish_name_f08 pmpi_unpublish_name_f08__ PMPI_UNPUBLISH_NAME_F08);
-mpich_names!(pmpi_unpublish_name_: pmpir_unpublish_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_unpublish_name_: pmpir_unpublish_name_f08_);

@@ -25,7 +25,7 @@ unsafe extern "C" fn pmpi_wait_(request: *mut c_int, status: *mut MPI_Status, ie
     unsafe { wait::<true>(request, status, ierror) }
 }
 names!(pmpi_wait_: pmpi_wait pmpi_wait__ PMPI_WAIT pmpi_wait_f08_ pmpi_wait_f08 pmpi_wait_f08__ PMPI_WAIT_F08);
-mpich_names!(pmpi_wait_: pmpir_wait_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_wait_: pmpir_wait_f08_);
 
 #[inline]
 unsafe fn waitall<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -49,7 +49,7 @@ unsafe extern "C" fn pmpi_waitall_(count: *mut c_int, array_of_requests: *mut c_
     unsafe { waitall::<true>(count, array_of_requests, array_of_statuses, ierror) }
 }
 names!(pmpi_waitall_: pmpi_waitall pmpi_waitall__ PMPI_WAITALL pmpi_waitall_f08_ pmpi_waitall_f08 pmpi_waitall_f08__ PMPI_WAITALL_F08);
-mpich_names!(pmpi_waitall_: pmpir_waitall_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_waitall_: pmpir_waitall_f08_);
 
 #[inline]
 unsafe fn waitany<const P: bool>(count: *mut c_int, array_of_requests: *mut c_int, index: *mut c_int, status: *mut MPI_Status, ierror: *mut c_int) {
@@ -73,7 +73,7 @@ unsafe extern "C" fn pmpi_waitany_(count: *mut c_int, array_of_requests: *mut c_
     unsafe { waitany::<true>(count, array_of_requests, index, status, ierror) }
 }
 names!(pmpi_waitany_: pmpi_waitany pmpi_waitany__ PMPI_WAITANY pmpi_waitany_f08_ pmpi_waitany_f08 pmpi_waitany_f08__ PMPI_WAITANY_F08);
-mpich_names!(pmpi_waitany_: pmpir_waitany_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_waitany_: pmpir_waitany_f08_);
 
 #[inline]
 unsafe fn waitsome<const P: bool>(incount: *mut c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MPI_Status, ierror: *mut c_int) {
@@ -97,7 +97,7 @@ unsafe extern "C" fn pmpi_waitsome_(incount: *mut c_int, array_of_requests: *mut
     unsafe { waitsome::<true>(incount, array_of_requests, outcount, array_of_indices, array_of_statuses, ierror) }
 }
 names!(pmpi_waitsome_: pmpi_waitsome pmpi_waitsome__ PMPI_WAITSOME pmpi_waitsome_f08_ pmpi_waitsome_f08 pmpi_waitsome_f08__ PMPI_WAITSOME_F08);
-mpich_names!(pmpi_waitsome_: pmpir_waitsome_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_waitsome_: pmpir_waitsome_f08_);
 
 #[inline]
 unsafe fn win_allocate<const P: bool>(size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, baseptr: *mut i64, win: *mut c_int, ierror: *mut c_int) {
@@ -125,7 +125,7 @@ unsafe extern "C" fn pmpi_win_allocate_(size: *mut i64, disp_unit: *mut c_int, i
     unsafe { win_allocate::<true>(size, disp_unit, info, comm, baseptr, win, ierror) }
 }
 names!(pmpi_win_allocate_: pmpi_win_allocate pmpi_win_allocate__ PMPI_WIN_ALLOCATE pmpi_win_allocate_cptr_ pmpi_win_allocate_cptr pmpi_win_allocate_cptr__ PMPI_WIN_ALLOCATE_CPTR pmpi_win_allocate_f08_ pmpi_win_allocate_f08 pmpi_win_allocate_f08__ PMPI_WIN_ALLOCATE_F08);
-mpich_names!(pmpi_win_allocate_: pmpir_win_allocate_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_allocate_: pmpir_win_allocate_f08_);
 
 #[inline]
 unsafe fn win_allocate_c<const P: bool>(size: *mut i64, disp_unit: *mut i64, info: *mut c_int, comm: *mut c_int, baseptr: *mut *mut c_void, win: *mut c_int, ierror: *mut c_int) {
@@ -146,7 +146,7 @@ unsafe extern "C" fn mpi_win_allocate_c_f08_(size: *mut i64, disp_unit: *mut i64
     unsafe { win_allocate_c::<false>(size, disp_unit, info, comm, baseptr, win, ierror) }
 }
 names!(mpi_win_allocate_c_f08_: mpi_win_allocate_c_f08 mpi_win_allocate_c_f08__ MPI_WIN_ALLOCATE_C_F08);
-mpich_names!(mpi_win_allocate_c_f08_: mpi_win_allocate_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_win_allocate_c_f08_: mpi_win_allocate_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_allocate_c_f08_(size: *mut i64, disp_unit: *mut i64, info: *mut c_int, comm: *mut c_int, baseptr: *mut *mut c_void, win: *mut c_int, ierror: *mut c_int) {
@@ -154,7 +154,7 @@ unsafe extern "C" fn pmpi_win_allocate_c_f08_(size: *mut i64, disp_unit: *mut i6
     unsafe { win_allocate_c::<true>(size, disp_unit, info, comm, baseptr, win, ierror) }
 }
 names!(pmpi_win_allocate_c_f08_: pmpi_win_allocate_c_f08 pmpi_win_allocate_c_f08__ PMPI_WIN_ALLOCATE_C_F08);
-mpich_names!(pmpi_win_allocate_c_f08_: pmpi_win_allocate_f08_large_ pmpir_win_allocate_c_f08_ pmpir_win_allocate_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_win_allocate_c_f08_: pmpi_win_allocate_f08_large_ pmpir_win_allocate_c_f08_ pmpir_win_allocate_f08_large_);
 
 #[inline]
 unsafe fn win_allocate_shared<const P: bool>(size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, baseptr: *mut i64, win: *mut c_int, ierror: *mut c_int) {
@@ -182,7 +182,7 @@ unsafe extern "C" fn pmpi_win_allocate_shared_(size: *mut i64, disp_unit: *mut c
     unsafe { win_allocate_shared::<true>(size, disp_unit, info, comm, baseptr, win, ierror) }
 }
 names!(pmpi_win_allocate_shared_: pmpi_win_allocate_shared pmpi_win_allocate_shared__ PMPI_WIN_ALLOCATE_SHARED pmpi_win_allocate_shared_cptr_ pmpi_win_allocate_shared_cptr pmpi_win_allocate_shared_cptr__ PMPI_WIN_ALLOCATE_SHARED_CPTR pmpi_win_allocate_shared_f08_ pmpi_win_allocate_shared_f08 pmpi_win_allocate_shared_f08__ PMPI_WIN_ALLOCATE_SHARED_F08);
-mpich_names!(pmpi_win_allocate_shared_: pmpir_win_allocate_shared_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_allocate_shared_: pmpir_win_allocate_shared_f08_);
 
 #[inline]
 unsafe fn win_allocate_shared_c<const P: bool>(size: *mut i64, disp_unit: *mut i64, info: *mut c_int, comm: *mut c_int, baseptr: *mut *mut c_void, win: *mut c_int, ierror: *mut c_int) {
@@ -203,7 +203,7 @@ unsafe extern "C" fn mpi_win_allocate_shared_c_f08_(size: *mut i64, disp_unit: *
     unsafe { win_allocate_shared_c::<false>(size, disp_unit, info, comm, baseptr, win, ierror) }
 }
 names!(mpi_win_allocate_shared_c_f08_: mpi_win_allocate_shared_c_f08 mpi_win_allocate_shared_c_f08__ MPI_WIN_ALLOCATE_SHARED_C_F08);
-mpich_names!(mpi_win_allocate_shared_c_f08_: mpi_win_allocate_shared_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_win_allocate_shared_c_f08_: mpi_win_allocate_shared_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_allocate_shared_c_f08_(size: *mut i64, disp_unit: *mut i64, info: *mut c_int, comm: *mut c_int, baseptr: *mut *mut c_void, win: *mut c_int, ierror: *mut c_int) {
@@ -211,7 +211,7 @@ unsafe extern "C" fn pmpi_win_allocate_shared_c_f08_(size: *mut i64, disp_unit: 
     unsafe { win_allocate_shared_c::<true>(size, disp_unit, info, comm, baseptr, win, ierror) }
 }
 names!(pmpi_win_allocate_shared_c_f08_: pmpi_win_allocate_shared_c_f08 pmpi_win_allocate_shared_c_f08__ PMPI_WIN_ALLOCATE_SHARED_C_F08);
-mpich_names!(pmpi_win_allocate_shared_c_f08_: pmpi_win_allocate_shared_f08_large_ pmpir_win_allocate_shared_c_f08_ pmpir_win_allocate_shared_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_win_allocate_shared_c_f08_: pmpi_win_allocate_shared_f08_large_ pmpir_win_allocate_shared_c_f08_ pmpir_win_allocate_shared_f08_large_);
 
 #[inline]
 unsafe fn win_attach<const P: bool>(win: *mut c_int, base: *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -228,7 +228,7 @@ unsafe extern "C" fn mpi_win_attach_(win: *mut c_int, base: *mut c_void, size: *
     unsafe { win_attach::<false>(win, base, size, ierror) }
 }
 names!(mpi_win_attach_: mpi_win_attach mpi_win_attach__ MPI_WIN_ATTACH);
-openmpi_names!(mpi_win_attach_: mpi_win_attach_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_win_attach_: mpi_win_attach_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_attach_(win: *mut c_int, base: *mut c_void, size: *mut i64, ierror: *mut c_int) {
@@ -236,7 +236,7 @@ unsafe extern "C" fn pmpi_win_attach_(win: *mut c_int, base: *mut c_void, size: 
     unsafe { win_attach::<true>(win, base, size, ierror) }
 }
 names!(pmpi_win_attach_: pmpi_win_attach pmpi_win_attach__ PMPI_WIN_ATTACH);
-openmpi_names!(pmpi_win_attach_: pmpi_win_attach_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_win_attach_: pmpi_win_attach_f08_);
 
 #[inline]
 unsafe fn win_attach_f08<const P: bool>(win: *mut c_int, base: *const Descriptor, size: *mut i64, ierror: *mut c_int) {
@@ -252,14 +252,14 @@ unsafe extern "C" fn mpi_win_attach_f08ts(win: *mut c_int, base: *const Passed, 
     // SAFETY: the caller's arguments.
     unsafe { win_attach_f08::<false>(win, described!(base), size, ierror) }
 }
-mpich_names!(mpi_win_attach_f08ts: mpi_win_attach_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_win_attach_f08ts: mpi_win_attach_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_attach_f08ts(win: *mut c_int, base: *const Passed, size: *mut i64, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { win_attach_f08::<true>(win, described!(base), size, ierror) }
 }
-mpich_names!(pmpi_win_attach_f08ts: pmpi_win_attach_f08ts_ pmpir_win_attach_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_win_attach_f08ts: pmpi_win_attach_f08ts_ pmpir_win_attach_f08ts_);
 
 #[inline]
 unsafe fn win_call_errhandler<const P: bool>(win: *mut c_int, errorcode: *mut c_int, ierror: *mut c_int) {
@@ -283,7 +283,7 @@ unsafe extern "C" fn pmpi_win_call_errhandler_(win: *mut c_int, errorcode: *mut 
     unsafe { win_call_errhandler::<true>(win, errorcode, ierror) }
 }
 names!(pmpi_win_call_errhandler_: pmpi_win_call_errhandler pmpi_win_call_errhandler__ PMPI_WIN_CALL_ERRHANDLER pmpi_win_call_errhandler_f08_ pmpi_win_call_errhandler_f08 pmpi_win_call_errhandler_f08__ PMPI_WIN_CALL_ERRHANDLER_F08);
-mpich_names!(pmpi_win_call_errhandler_: pmpir_win_call_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_call_errhandler_: pmpir_win_call_errhandler_f08_);
 
 #[inline]
 unsafe fn win_complete<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -307,7 +307,7 @@ unsafe extern "C" fn pmpi_win_complete_(win: *mut c_int, ierror: *mut c_int) {
     unsafe { win_complete::<true>(win, ierror) }
 }
 names!(pmpi_win_complete_: pmpi_win_complete pmpi_win_complete__ PMPI_WIN_COMPLETE pmpi_win_complete_f08_ pmpi_win_complete_f08 pmpi_win_complete_f08__ PMPI_WIN_COMPLETE_F08);
-mpich_names!(pmpi_win_complete_: pmpir_win_complete_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_complete_: pmpir_win_complete_f08_);
 
 #[inline]
 unsafe fn win_create<const P: bool>(base: *mut c_void, size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -328,7 +328,7 @@ unsafe extern "C" fn mpi_win_create_(base: *mut c_void, size: *mut i64, disp_uni
     unsafe { win_create::<false>(base, size, disp_unit, info, comm, win, ierror) }
 }
 names!(mpi_win_create_: mpi_win_create mpi_win_create__ MPI_WIN_CREATE);
-openmpi_names!(mpi_win_create_: mpi_win_create_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_win_create_: mpi_win_create_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_create_(base: *mut c_void, size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -336,7 +336,7 @@ unsafe extern "C" fn pmpi_win_create_(base: *mut c_void, size: *mut i64, disp_un
     unsafe { win_create::<true>(base, size, disp_unit, info, comm, win, ierror) }
 }
 names!(pmpi_win_create_: pmpi_win_create pmpi_win_create__ PMPI_WIN_CREATE);
-openmpi_names!(pmpi_win_create_: pmpi_win_create_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_win_create_: pmpi_win_create_f08_);
 
 #[inline]
 unsafe fn win_create_f08<const P: bool>(base: *const Descriptor, size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -356,14 +356,14 @@ unsafe extern "C" fn mpi_win_create_f08ts(base: *const Passed, size: *mut i64, d
     // SAFETY: the caller's arguments.
     unsafe { win_create_f08::<false>(described!(base), size, disp_unit, info, comm, win, ierror) }
 }
-mpich_names!(mpi_win_create_f08ts: mpi_win_create_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_win_create_f08ts: mpi_win_create_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_create_f08ts(base: *const Passed, size: *mut i64, disp_unit: *mut c_int, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { win_create_f08::<true>(described!(base), size, disp_unit, info, comm, win, ierror) }
 }
-mpich_names!(pmpi_win_create_f08ts: pmpi_win_create_f08ts_ pmpir_win_create_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_win_create_f08ts: pmpi_win_create_f08ts_ pmpir_win_create_f08ts_);
 
 #[inline]
 unsafe fn win_create_c<const P: bool>(base: *const Descriptor, size: *mut i64, disp_unit: *mut i64, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -383,14 +383,14 @@ unsafe extern "C" fn mpi_win_create_c_f08ts(base: *const Passed, size: *mut i64,
     // SAFETY: the caller's arguments.
     unsafe { win_create_c::<false>(described!(base), size, disp_unit, info, comm, win, ierror) }
 }
-mpich_names!(mpi_win_create_c_f08ts: mpi_win_create_c_f08ts_ mpi_win_create_f08ts_large_);
+#[cfg(feature = "mpich")] names!(mpi_win_create_c_f08ts: mpi_win_create_c_f08ts_ mpi_win_create_f08ts_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_create_c_f08ts(base: *const Passed, size: *mut i64, disp_unit: *mut i64, info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { win_create_c::<true>(described!(base), size, disp_unit, info, comm, win, ierror) }
 }
-mpich_names!(pmpi_win_create_c_f08ts: pmpi_win_create_c_f08ts_ pmpi_win_create_f08ts_large_ pmpir_win_create_c_f08ts_ pmpir_win_create_f08ts_large_);
+#[cfg(feature = "mpich")] names!(pmpi_win_create_c_f08ts: pmpi_win_create_c_f08ts_ pmpi_win_create_f08ts_large_ pmpir_win_create_c_f08ts_ pmpir_win_create_f08ts_large_);
 
 #[inline]
 unsafe fn win_create_dynamic<const P: bool>(info: *mut c_int, comm: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -418,7 +418,7 @@ unsafe extern "C" fn pmpi_win_create_dynamic_(info: *mut c_int, comm: *mut c_int
     unsafe { win_create_dynamic::<true>(info, comm, win, ierror) }
 }
 names!(pmpi_win_create_dynamic_: pmpi_win_create_dynamic pmpi_win_create_dynamic__ PMPI_WIN_CREATE_DYNAMIC pmpi_win_create_dynamic_f08_ pmpi_win_create_dynamic_f08 pmpi_win_create_dynamic_f08__ PMPI_WIN_CREATE_DYNAMIC_F08);
-mpich_names!(pmpi_win_create_dynamic_: pmpir_win_create_dynamic_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_create_dynamic_: pmpir_win_create_dynamic_f08_);
 
 #[inline]
 unsafe fn win_create_errhandler<const P: bool>(win_errhandler_fn: *const c_void, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -442,7 +442,7 @@ unsafe extern "C" fn pmpi_win_create_errhandler_(win_errhandler_fn: *const c_voi
     unsafe { win_create_errhandler::<true>(win_errhandler_fn, errhandler, ierror) }
 }
 names!(pmpi_win_create_errhandler_: pmpi_win_create_errhandler pmpi_win_create_errhandler__ PMPI_WIN_CREATE_ERRHANDLER pmpi_win_create_errhandler_f08_ pmpi_win_create_errhandler_f08 pmpi_win_create_errhandler_f08__ PMPI_WIN_CREATE_ERRHANDLER_F08);
-mpich_names!(pmpi_win_create_errhandler_: pmpir_win_create_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_create_errhandler_: pmpir_win_create_errhandler_f08_);
 
 #[inline]
 unsafe fn win_create_keyval<const P: bool>(win_copy_attr_fn: *const c_void, win_delete_attr_fn: *const c_void, win_keyval: *mut c_int, extra_state: *mut i64, ierror: *mut c_int) {
@@ -466,7 +466,7 @@ unsafe extern "C" fn pmpi_win_create_keyval_(win_copy_attr_fn: *const c_void, wi
     unsafe { win_create_keyval::<true>(win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state, ierror) }
 }
 names!(pmpi_win_create_keyval_: pmpi_win_create_keyval pmpi_win_create_keyval__ PMPI_WIN_CREATE_KEYVAL pmpi_win_create_keyval_f08_ pmpi_win_create_keyval_f08 pmpi_win_create_keyval_f08__ PMPI_WIN_CREATE_KEYVAL_F08);
-mpich_names!(pmpi_win_create_keyval_: pmpir_win_create_keyval_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_create_keyval_: pmpir_win_create_keyval_f08_);
 
 #[inline]
 unsafe fn win_delete_attr<const P: bool>(win: *mut c_int, win_keyval: *mut c_int, ierror: *mut c_int) {
@@ -490,7 +490,7 @@ unsafe extern "C" fn pmpi_win_delete_attr_(win: *mut c_int, win_keyval: *mut c_i
     unsafe { win_delete_attr::<true>(win, win_keyval, ierror) }
 }
 names!(pmpi_win_delete_attr_: pmpi_win_delete_attr pmpi_win_delete_attr__ PMPI_WIN_DELETE_ATTR pmpi_win_delete_attr_f08_ pmpi_win_delete_attr_f08 pmpi_win_delete_attr_f08__ PMPI_WIN_DELETE_ATTR_F08);
-mpich_names!(pmpi_win_delete_attr_: pmpir_win_delete_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_delete_attr_: pmpir_win_delete_attr_f08_);
 
 #[inline]
 unsafe fn win_detach<const P: bool>(win: *mut c_int, base: *mut c_void, ierror: *mut c_int) {
@@ -507,7 +507,7 @@ unsafe extern "C" fn mpi_win_detach_(win: *mut c_int, base: *mut c_void, ierror:
     unsafe { win_detach::<false>(win, base, ierror) }
 }
 names!(mpi_win_detach_: mpi_win_detach mpi_win_detach__ MPI_WIN_DETACH);
-openmpi_names!(mpi_win_detach_: mpi_win_detach_f08_);
+#[cfg(feature = "openmpi")] names!(mpi_win_detach_: mpi_win_detach_f08_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_detach_(win: *mut c_int, base: *mut c_void, ierror: *mut c_int) {
@@ -515,7 +515,7 @@ unsafe extern "C" fn pmpi_win_detach_(win: *mut c_int, base: *mut c_void, ierror
     unsafe { win_detach::<true>(win, base, ierror) }
 }
 names!(pmpi_win_detach_: pmpi_win_detach pmpi_win_detach__ PMPI_WIN_DETACH);
-openmpi_names!(pmpi_win_detach_: pmpi_win_detach_f08_);
+#[cfg(feature = "openmpi")] names!(pmpi_win_detach_: pmpi_win_detach_f08_);
 
 #[inline]
 unsafe fn win_detach_f08<const P: bool>(win: *mut c_int, base: *const Descriptor, ierror: *mut c_int) {
@@ -531,14 +531,14 @@ unsafe extern "C" fn mpi_win_detach_f08ts(win: *mut c_int, base: *const Passed, 
     // SAFETY: the caller's arguments.
     unsafe { win_detach_f08::<false>(win, described!(base), ierror) }
 }
-mpich_names!(mpi_win_detach_f08ts: mpi_win_detach_f08ts_);
+#[cfg(feature = "mpich")] names!(mpi_win_detach_f08ts: mpi_win_detach_f08ts_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_detach_f08ts(win: *mut c_int, base: *const Passed, ierror: *mut c_int) {
     // SAFETY: the caller's arguments.
     unsafe { win_detach_f08::<true>(win, described!(base), ierror) }
 }
-mpich_names!(pmpi_win_detach_f08ts: pmpi_win_detach_f08ts_ pmpir_win_detach_f08ts_);
+#[cfg(feature = "mpich")] names!(pmpi_win_detach_f08ts: pmpi_win_detach_f08ts_ pmpir_win_detach_f08ts_);
 
 #[inline]
 unsafe fn win_fence<const P: bool>(assert: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -562,7 +562,7 @@ unsafe extern "C" fn pmpi_win_fence_(assert: *mut c_int, win: *mut c_int, ierror
     unsafe { win_fence::<true>(assert, win, ierror) }
 }
 names!(pmpi_win_fence_: pmpi_win_fence pmpi_win_fence__ PMPI_WIN_FENCE pmpi_win_fence_f08_ pmpi_win_fence_f08 pmpi_win_fence_f08__ PMPI_WIN_FENCE_F08);
-mpich_names!(pmpi_win_fence_: pmpir_win_fence_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_fence_: pmpir_win_fence_f08_);
 
 #[inline]
 unsafe fn win_flush<const P: bool>(rank: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -586,7 +586,7 @@ unsafe extern "C" fn pmpi_win_flush_(rank: *mut c_int, win: *mut c_int, ierror: 
     unsafe { win_flush::<true>(rank, win, ierror) }
 }
 names!(pmpi_win_flush_: pmpi_win_flush pmpi_win_flush__ PMPI_WIN_FLUSH pmpi_win_flush_f08_ pmpi_win_flush_f08 pmpi_win_flush_f08__ PMPI_WIN_FLUSH_F08);
-mpich_names!(pmpi_win_flush_: pmpir_win_flush_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_flush_: pmpir_win_flush_f08_);
 
 #[inline]
 unsafe fn win_flush_all<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -610,7 +610,7 @@ unsafe extern "C" fn pmpi_win_flush_all_(win: *mut c_int, ierror: *mut c_int) {
     unsafe { win_flush_all::<true>(win, ierror) }
 }
 names!(pmpi_win_flush_all_: pmpi_win_flush_all pmpi_win_flush_all__ PMPI_WIN_FLUSH_ALL pmpi_win_flush_all_f08_ pmpi_win_flush_all_f08 pmpi_win_flush_all_f08__ PMPI_WIN_FLUSH_ALL_F08);
-mpich_names!(pmpi_win_flush_all_: pmpir_win_flush_all_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_flush_all_: pmpir_win_flush_all_f08_);
 
 #[inline]
 unsafe fn win_flush_local<const P: bool>(rank: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -634,7 +634,7 @@ unsafe extern "C" fn pmpi_win_flush_local_(rank: *mut c_int, win: *mut c_int, ie
     unsafe { win_flush_local::<true>(rank, win, ierror) }
 }
 names!(pmpi_win_flush_local_: pmpi_win_flush_local pmpi_win_flush_local__ PMPI_WIN_FLUSH_LOCAL pmpi_win_flush_local_f08_ pmpi_win_flush_local_f08 pmpi_win_flush_local_f08__ PMPI_WIN_FLUSH_LOCAL_F08);
-mpich_names!(pmpi_win_flush_local_: pmpir_win_flush_local_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_flush_local_: pmpir_win_flush_local_f08_);
 
 #[inline]
 unsafe fn win_flush_local_all<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -658,7 +658,7 @@ unsafe extern "C" fn pmpi_win_flush_local_all_(win: *mut c_int, ierror: *mut c_i
     unsafe { win_flush_local_all::<true>(win, ierror) }
 }
 names!(pmpi_win_flush_local_all_: pmpi_win_flush_local_all pmpi_win_flush_local_all__ PMPI_WIN_FLUSH_LOCAL_ALL pmpi_win_flush_local_all_f08_ pmpi_win_flush_local_all_f08 pmpi_win_flush_local_all_f08__ PMPI_WIN_FLUSH_LOCAL_ALL_F08);
-mpich_names!(pmpi_win_flush_local_all_: pmpir_win_flush_local_all_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_flush_local_all_: pmpir_win_flush_local_all_f08_);
 
 #[inline]
 unsafe fn win_free<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -684,7 +684,7 @@ unsafe extern "C" fn pmpi_win_free_(win: *mut c_int, ierror: *mut c_int) {
     unsafe { win_free::<true>(win, ierror) }
 }
 names!(pmpi_win_free_: pmpi_win_free pmpi_win_free__ PMPI_WIN_FREE pmpi_win_free_f08_ pmpi_win_free_f08 pmpi_win_free_f08__ PMPI_WIN_FREE_F08);
-mpich_names!(pmpi_win_free_: pmpir_win_free_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_free_: pmpir_win_free_f08_);
 
 #[inline]
 unsafe fn win_free_keyval<const P: bool>(win_keyval: *mut c_int, ierror: *mut c_int) {
@@ -708,7 +708,7 @@ unsafe extern "C" fn pmpi_win_free_keyval_(win_keyval: *mut c_int, ierror: *mut 
     unsafe { win_free_keyval::<true>(win_keyval, ierror) }
 }
 names!(pmpi_win_free_keyval_: pmpi_win_free_keyval pmpi_win_free_keyval__ PMPI_WIN_FREE_KEYVAL pmpi_win_free_keyval_f08_ pmpi_win_free_keyval_f08 pmpi_win_free_keyval_f08__ PMPI_WIN_FREE_KEYVAL_F08);
-mpich_names!(pmpi_win_free_keyval_: pmpir_win_free_keyval_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_free_keyval_: pmpir_win_free_keyval_f08_);
 
 #[inline]
 unsafe fn win_get_attr<const P: bool>(win: *mut c_int, win_keyval: *mut c_int, attribute_val: *mut i64, flag: *mut c_int, ierror: *mut c_int) {
@@ -732,7 +732,7 @@ unsafe extern "C" fn pmpi_win_get_attr_(win: *mut c_int, win_keyval: *mut c_int,
     unsafe { win_get_attr::<true>(win, win_keyval, attribute_val, flag, ierror) }
 }
 names!(pmpi_win_get_attr_: pmpi_win_get_attr pmpi_win_get_attr__ PMPI_WIN_GET_ATTR pmpi_win_get_attr_f08_ pmpi_win_get_attr_f08 pmpi_win_get_attr_f08__ PMPI_WIN_GET_ATTR_F08);
-mpich_names!(pmpi_win_get_attr_: pmpir_win_get_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_get_attr_: pmpir_win_get_attr_f08_);
 
 #[inline]
 unsafe fn win_get_errhandler<const P: bool>(win: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -760,7 +760,7 @@ unsafe extern "C" fn pmpi_win_get_errhandler_(win: *mut c_int, errhandler: *mut 
     unsafe { win_get_errhandler::<true>(win, errhandler, ierror) }
 }
 names!(pmpi_win_get_errhandler_: pmpi_win_get_errhandler pmpi_win_get_errhandler__ PMPI_WIN_GET_ERRHANDLER pmpi_win_get_errhandler_f08_ pmpi_win_get_errhandler_f08 pmpi_win_get_errhandler_f08__ PMPI_WIN_GET_ERRHANDLER_F08);
-mpich_names!(pmpi_win_get_errhandler_: pmpir_win_get_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_get_errhandler_: pmpir_win_get_errhandler_f08_);
 
 #[inline]
 unsafe fn win_get_group<const P: bool>(win: *mut c_int, group: *mut c_int, ierror: *mut c_int) {
@@ -788,7 +788,7 @@ unsafe extern "C" fn pmpi_win_get_group_(win: *mut c_int, group: *mut c_int, ier
     unsafe { win_get_group::<true>(win, group, ierror) }
 }
 names!(pmpi_win_get_group_: pmpi_win_get_group pmpi_win_get_group__ PMPI_WIN_GET_GROUP pmpi_win_get_group_f08_ pmpi_win_get_group_f08 pmpi_win_get_group_f08__ PMPI_WIN_GET_GROUP_F08);
-mpich_names!(pmpi_win_get_group_: pmpir_win_get_group_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_get_group_: pmpir_win_get_group_f08_);
 
 #[inline]
 unsafe fn win_get_info<const P: bool>(win: *mut c_int, info_used: *mut c_int, ierror: *mut c_int) {
@@ -816,7 +816,7 @@ unsafe extern "C" fn pmpi_win_get_info_(win: *mut c_int, info_used: *mut c_int, 
     unsafe { win_get_info::<true>(win, info_used, ierror) }
 }
 names!(pmpi_win_get_info_: pmpi_win_get_info pmpi_win_get_info__ PMPI_WIN_GET_INFO pmpi_win_get_info_f08_ pmpi_win_get_info_f08 pmpi_win_get_info_f08__ PMPI_WIN_GET_INFO_F08);
-mpich_names!(pmpi_win_get_info_: pmpir_win_get_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_get_info_: pmpir_win_get_info_f08_);
 
 #[inline]
 unsafe fn win_get_name<const P: bool>(win: *mut c_int, win_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, win_name_len: usize) {
@@ -844,7 +844,7 @@ unsafe extern "C" fn pmpi_win_get_name_(win: *mut c_int, win_name: *mut c_char, 
     unsafe { win_get_name::<true>(win, win_name, resultlen, ierror, win_name_len) }
 }
 names!(pmpi_win_get_name_: pmpi_win_get_name pmpi_win_get_name__ PMPI_WIN_GET_NAME pmpi_win_get_name_f08_ pmpi_win_get_name_f08 pmpi_win_get_name_f08__ PMPI_WIN_GET_NAME_F08);
-mpich_names!(pmpi_win_get_name_: pmpir_win_get_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_get_name_: pmpir_win_get_name_f08_);
 
 #[inline]
 unsafe fn win_lock<const P: bool>(lock_type: *mut c_int, rank: *mut c_int, assert: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -868,7 +868,7 @@ unsafe extern "C" fn pmpi_win_lock_(lock_type: *mut c_int, rank: *mut c_int, ass
     unsafe { win_lock::<true>(lock_type, rank, assert, win, ierror) }
 }
 names!(pmpi_win_lock_: pmpi_win_lock pmpi_win_lock__ PMPI_WIN_LOCK pmpi_win_lock_f08_ pmpi_win_lock_f08 pmpi_win_lock_f08__ PMPI_WIN_LOCK_F08);
-mpich_names!(pmpi_win_lock_: pmpir_win_lock_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_lock_: pmpir_win_lock_f08_);
 
 #[inline]
 unsafe fn win_lock_all<const P: bool>(assert: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -892,7 +892,7 @@ unsafe extern "C" fn pmpi_win_lock_all_(assert: *mut c_int, win: *mut c_int, ier
     unsafe { win_lock_all::<true>(assert, win, ierror) }
 }
 names!(pmpi_win_lock_all_: pmpi_win_lock_all pmpi_win_lock_all__ PMPI_WIN_LOCK_ALL pmpi_win_lock_all_f08_ pmpi_win_lock_all_f08 pmpi_win_lock_all_f08__ PMPI_WIN_LOCK_ALL_F08);
-mpich_names!(pmpi_win_lock_all_: pmpir_win_lock_all_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_lock_all_: pmpir_win_lock_all_f08_);
 
 #[inline]
 unsafe fn win_post<const P: bool>(group: *mut c_int, assert: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -916,7 +916,7 @@ unsafe extern "C" fn pmpi_win_post_(group: *mut c_int, assert: *mut c_int, win: 
     unsafe { win_post::<true>(group, assert, win, ierror) }
 }
 names!(pmpi_win_post_: pmpi_win_post pmpi_win_post__ PMPI_WIN_POST pmpi_win_post_f08_ pmpi_win_post_f08 pmpi_win_post_f08__ PMPI_WIN_POST_F08);
-mpich_names!(pmpi_win_post_: pmpir_win_post_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_post_: pmpir_win_post_f08_);
 
 #[inline]
 unsafe fn win_set_attr<const P: bool>(win: *mut c_int, win_keyval: *mut c_int, attribute_val: *mut i64, ierror: *mut c_int) {
@@ -940,7 +940,7 @@ unsafe extern "C" fn pmpi_win_set_attr_(win: *mut c_int, win_keyval: *mut c_int,
     unsafe { win_set_attr::<true>(win, win_keyval, attribute_val, ierror) }
 }
 names!(pmpi_win_set_attr_: pmpi_win_set_attr pmpi_win_set_attr__ PMPI_WIN_SET_ATTR pmpi_win_set_attr_f08_ pmpi_win_set_attr_f08 pmpi_win_set_attr_f08__ PMPI_WIN_SET_ATTR_F08);
-mpich_names!(pmpi_win_set_attr_: pmpir_win_set_attr_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_set_attr_: pmpir_win_set_attr_f08_);
 
 #[inline]
 unsafe fn win_set_errhandler<const P: bool>(win: *mut c_int, errhandler: *mut c_int, ierror: *mut c_int) {
@@ -964,7 +964,7 @@ unsafe extern "C" fn pmpi_win_set_errhandler_(win: *mut c_int, errhandler: *mut 
     unsafe { win_set_errhandler::<true>(win, errhandler, ierror) }
 }
 names!(pmpi_win_set_errhandler_: pmpi_win_set_errhandler pmpi_win_set_errhandler__ PMPI_WIN_SET_ERRHANDLER pmpi_win_set_errhandler_f08_ pmpi_win_set_errhandler_f08 pmpi_win_set_errhandler_f08__ PMPI_WIN_SET_ERRHANDLER_F08);
-mpich_names!(pmpi_win_set_errhandler_: pmpir_win_set_errhandler_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_set_errhandler_: pmpir_win_set_errhandler_f08_);
 
 #[inline]
 unsafe fn win_set_info<const P: bool>(win: *mut c_int, info: *mut c_int, ierror: *mut c_int) {
@@ -988,7 +988,7 @@ unsafe extern "C" fn pmpi_win_set_info_(win: *mut c_int, info: *mut c_int, ierro
     unsafe { win_set_info::<true>(win, info, ierror) }
 }
 names!(pmpi_win_set_info_: pmpi_win_set_info pmpi_win_set_info__ PMPI_WIN_SET_INFO pmpi_win_set_info_f08_ pmpi_win_set_info_f08 pmpi_win_set_info_f08__ PMPI_WIN_SET_INFO_F08);
-mpich_names!(pmpi_win_set_info_: pmpir_win_set_info_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_set_info_: pmpir_win_set_info_f08_);
 
 #[inline]
 unsafe fn win_set_name<const P: bool>(win: *mut c_int, win_name: *mut c_char, ierror: *mut c_int, win_name_len: usize) {
@@ -1013,7 +1013,7 @@ unsafe extern "C" fn pmpi_win_set_name_(win: *mut c_int, win_name: *mut c_char, 
     unsafe { win_set_name::<true>(win, win_name, ierror, win_name_len) }
 }
 names!(pmpi_win_set_name_: pmpi_win_set_name pmpi_win_set_name__ PMPI_WIN_SET_NAME pmpi_win_set_name_f08_ pmpi_win_set_name_f08 pmpi_win_set_name_f08__ PMPI_WIN_SET_NAME_F08);
-mpich_names!(pmpi_win_set_name_: pmpir_win_set_name_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_set_name_: pmpir_win_set_name_f08_);
 
 #[inline]
 unsafe fn win_shared_query<const P: bool>(win: *mut c_int, rank: *mut c_int, size: *mut i64, disp_unit: *mut c_int, baseptr: *mut i64, ierror: *mut c_int) {
@@ -1037,7 +1037,7 @@ unsafe extern "C" fn pmpi_win_shared_query_(win: *mut c_int, rank: *mut c_int, s
     unsafe { win_shared_query::<true>(win, rank, size, disp_unit, baseptr, ierror) }
 }
 names!(pmpi_win_shared_query_: pmpi_win_shared_query pmpi_win_shared_query__ PMPI_WIN_SHARED_QUERY pmpi_win_shared_query_cptr_ pmpi_win_shared_query_cptr pmpi_win_shared_query_cptr__ PMPI_WIN_SHARED_QUERY_CPTR pmpi_win_shared_query_f08_ pmpi_win_shared_query_f08 pmpi_win_shared_query_f08__ PMPI_WIN_SHARED_QUERY_F08);
-mpich_names!(pmpi_win_shared_query_: pmpir_win_shared_query_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_shared_query_: pmpir_win_shared_query_f08_);
 
 #[inline]
 unsafe fn win_shared_query_c<const P: bool>(win: *mut c_int, rank: *mut c_int, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut c_int) {
@@ -1054,7 +1054,7 @@ unsafe extern "C" fn mpi_win_shared_query_c_f08_(win: *mut c_int, rank: *mut c_i
     unsafe { win_shared_query_c::<false>(win, rank, size, disp_unit, baseptr, ierror) }
 }
 names!(mpi_win_shared_query_c_f08_: mpi_win_shared_query_c_f08 mpi_win_shared_query_c_f08__ MPI_WIN_SHARED_QUERY_C_F08);
-mpich_names!(mpi_win_shared_query_c_f08_: mpi_win_shared_query_f08_large_);
+#[cfg(feature = "mpich")] names!(mpi_win_shared_query_c_f08_: mpi_win_shared_query_f08_large_);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmpi_win_shared_query_c_f08_(win: *mut c_int, rank: *mut c_int, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut c_int) {
@@ -1062,7 +1062,7 @@ unsafe extern "C" fn pmpi_win_shared_query_c_f08_(win: *mut c_int, rank: *mut c_
     unsafe { win_shared_query_c::<true>(win, rank, size, disp_unit, baseptr, ierror) }
 }
 names!(pmpi_win_shared_query_c_f08_: pmpi_win_shared_query_c_f08 pmpi_win_shared_query_c_f08__ PMPI_WIN_SHARED_QUERY_C_F08);
-mpich_names!(pmpi_win_shared_query_c_f08_: pmpi_win_shared_query_f08_large_ pmpir_win_shared_query_c_f08_ pmpir_win_shared_query_f08_large_);
+#[cfg(feature = "mpich")] names!(pmpi_win_shared_query_c_f08_: pmpi_win_shared_query_f08_large_ pmpir_win_shared_query_c_f08_ pmpir_win_shared_query_f08_large_);
 
 #[inline]
 unsafe fn win_start<const P: bool>(group: *mut c_int, assert: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -1086,7 +1086,7 @@ unsafe extern "C" fn pmpi_win_start_(group: *mut c_int, assert: *mut c_int, win:
     unsafe { win_start::<true>(group, assert, win, ierror) }
 }
 names!(pmpi_win_start_: pmpi_win_start pmpi_win_start__ PMPI_WIN_START pmpi_win_start_f08_ pmpi_win_start_f08 pmpi_win_start_f08__ PMPI_WIN_START_F08);
-mpich_names!(pmpi_win_start_: pmpir_win_start_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_start_: pmpir_win_start_f08_);
 
 #[inline]
 unsafe fn win_sync<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -1110,7 +1110,7 @@ unsafe extern "C" fn pmpi_win_sync_(win: *mut c_int, ierror: *mut c_int) {
     unsafe { win_sync::<true>(win, ierror) }
 }
 names!(pmpi_win_sync_: pmpi_win_sync pmpi_win_sync__ PMPI_WIN_SYNC pmpi_win_sync_f08_ pmpi_win_sync_f08 pmpi_win_sync_f08__ PMPI_WIN_SYNC_F08);
-mpich_names!(pmpi_win_sync_: pmpir_win_sync_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_sync_: pmpir_win_sync_f08_);
 
 #[inline]
 unsafe fn win_test<const P: bool>(win: *mut c_int, flag: *mut c_int, ierror: *mut c_int) {
@@ -1138,7 +1138,7 @@ unsafe extern "C" fn pmpi_win_test_(win: *mut c_int, flag: *mut c_int, ierror: *
     unsafe { win_test::<true>(win, flag, ierror) }
 }
 names!(pmpi_win_test_: pmpi_win_test pmpi_win_test__ PMPI_WIN_TEST pmpi_win_test_f08_ pmpi_win_test_f08 pmpi_win_test_f08__ PMPI_WIN_TEST_F08);
-mpich_names!(pmpi_win_test_: pmpir_win_test_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_test_: pmpir_win_test_f08_);
 
 #[inline]
 unsafe fn win_unlock<const P: bool>(rank: *mut c_int, win: *mut c_int, ierror: *mut c_int) {
@@ -1162,7 +1162,7 @@ unsafe extern "C" fn pmpi_win_unlock_(rank: *mut c_int, win: *mut c_int, ierror:
     unsafe { win_unlock::<true>(rank, win, ierror) }
 }
 names!(pmpi_win_unlock_: pmpi_win_unlock pmpi_win_unlock__ PMPI_WIN_UNLOCK pmpi_win_unlock_f08_ pmpi_win_unlock_f08 pmpi_win_unlock_f08__ PMPI_WIN_UNLOCK_F08);
-mpich_names!(pmpi_win_unlock_: pmpir_win_unlock_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_unlock_: pmpir_win_unlock_f08_);
 
 #[inline]
 unsafe fn win_unlock_all<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -1186,7 +1186,7 @@ unsafe extern "C" fn pmpi_win_unlock_all_(win: *mut c_int, ierror: *mut c_int) {
     unsafe { win_unlock_all::<true>(win, ierror) }
 }
 names!(pmpi_win_unlock_all_: pmpi_win_unlock_all pmpi_win_unlock_all__ PMPI_WIN_UNLOCK_ALL pmpi_win_unlock_all_f08_ pmpi_win_unlock_all_f08 pmpi_win_unlock_all_f08__ PMPI_WIN_UNLOCK_ALL_F08);
-mpich_names!(pmpi_win_unlock_all_: pmpir_win_unlock_all_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_unlock_all_: pmpir_win_unlock_all_f08_);
 
 #[inline]
 unsafe fn win_wait<const P: bool>(win: *mut c_int, ierror: *mut c_int) {
@@ -1210,4 +1210,4 @@ unsafe extern "C" fn pmpi_win_wait_(win: *mut c_int, ierror: *mut c_int) {
     unsafe { win_wait::<true>(win, ierror) }
 }
 names!(pmpi_win_wait_: pmpi_win_wait pmpi_win_wait__ PMPI_WIN_WAIT pmpi_win_wait_f08_ pmpi_win_wait_f08 pmpi_win_wait_f08__ PMPI_WIN_WAIT_F08);
-mpich_names!(pmpi_win_wait_: pmpir_win_wait_f08_);
+#[cfg(feature = "mpich")] names!(pmpi_win_wait_: pmpir_win_wait_f08_);

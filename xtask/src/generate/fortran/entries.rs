@@ -196,13 +196,13 @@ impl Entry<'_> {
             }
             let of_openmpi = self.symbols_of_openmpi(prefix);
             if !of_openmpi.is_empty() {
-                let _ = writeln!(text, "openmpi_names!({first}: {});", of_openmpi.join(" "));
+                text.push_str(&names_in("openmpi", first, &of_openmpi));
             }
             let of_mpich = self.symbols_of_mpich(prefix);
             if self.is_bound() && self.has_text() {
                 text.push_str(&self.entry_of_mpich(&slots, &of_mpich, profiled)?);
             } else if !of_mpich.is_empty() {
-                let _ = writeln!(text, "mpich_names!({first}: {});", of_mpich.join(" "));
+                text.push_str(&names_in("mpich", first, &of_mpich));
             }
         }
         Ok(text)
@@ -232,12 +232,13 @@ impl Entry<'_> {
         let (first, rest) = symbols.split_first().context("a name in MPICH")?;
         let name = self.name();
         let mut text = format!(
-            "mpich_entry! {{\n#[unsafe(no_mangle)]\nunsafe extern \"C\" fn {first}({passed}) {{\n    \
+            "#[cfg(feature = \"mpich\")]\n#[unsafe(no_mangle)]\n\
+             unsafe extern \"C\" fn {first}({passed}) {{\n    \
              // SAFETY: the caller's arguments.\n    \
-             unsafe {{ {name}::<{profiled}>({given}) }}\n}}\n}}\n"
+             unsafe {{ {name}::<{profiled}>({given}) }}\n}}\n"
         );
         if !rest.is_empty() {
-            let _ = writeln!(text, "mpich_names!({first}: {});", rest.join(" "));
+            text.push_str(&names_in("mpich", first, rest));
         }
         Ok(text)
     }
@@ -706,4 +707,9 @@ struct Parts {
 /// The names that compilers give to an external procedure.
 pub(super) fn manglings(name: &str) -> [String; 4] {
     [format!("{name}_"), name.to_owned(), format!("{name}__"), name.to_uppercase()]
+}
+
+/// Further names of an entry point, which it has in one target alone.
+fn names_in(target: &str, first: &str, names: &[String]) -> String {
+    format!("#[cfg(feature = \"{target}\")] names!({first}: {});\n", names.join(" "))
 }
