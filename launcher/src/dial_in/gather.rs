@@ -184,7 +184,6 @@ impl Gathering {
         loop {
             match self.listener.accept() {
                 Ok((socket, _)) => self.begin(socket),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
                     // No descriptor is free, or the connection has ended. A stranger makes room.

@@ -188,7 +188,6 @@ impl Keeper {
         loop {
             match self.listener.accept() {
                 Ok((socket, _)) => self.begin(socket),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // No descriptor is free, or the connection has ended. A stranger makes room.
                 Err(_) => return self.drop_oldest(),
