@@ -25,6 +25,13 @@ pub(crate) struct CacheKey {
     handle: usize,
 }
 
+/// What this rank sends and receives.
+enum Ends<'a> {
+    Data(Option<&'a Data<'a>>, Option<&'a Data<'a>>),
+    /// A vector, and its count.
+    Vector(&'a Vector<'a>, u64),
+}
+
 impl CacheKey {
     /// The key of a call and its addresses; `None` for calls with lists other than one of counts.
     #[inline(always)]
@@ -35,61 +42,50 @@ impl CacheKey {
     ) -> Option<(CacheKey, Area, Area)> {
         let root = if comm.is_inter() { ROOT_HERE } else { comm.rank() };
         let is_root = operation.root().is_none_or(|is| is == root);
-        let data = |send: Option<&Data>, recv: Option<&Data>| {
-            let numbers =
-                |data: Option<&Data>| data.map_or((0, 0), |data| (data.count, data.ty.identity()));
-            let (sent, received) = (numbers(send), numbers(recv));
-            let area = |data: Option<&Data>| data.map_or(Area::EMPTY, |data| data.area);
-            let key = CacheKey {
-                what: CacheKey::what(operation, comm, segment, [send.is_some(), recv.is_some()]),
-                context: comm.context(),
-                counts: [sent.0, received.0],
-                types: [sent.1, received.1],
-                op: 0,
-                handle: 0,
-            };
-            (key, area(send), area(recv))
-        };
-        let vector = |vector: &Vector, count: u64| {
-            let recv = vector.recv.filter(|_| is_root);
-            let key = CacheKey {
-                what: CacheKey::what(
-                    operation,
-                    comm,
-                    segment,
-                    [vector.send.is_some(), recv.is_some()],
-                ),
-                context: comm.context(),
-                counts: [count, 0],
-                types: [vector.ty.identity(), 0],
-                op: match vector.op {
-                    Op::Builtin(op) => *op as usize,
-                    Op::User(op) => Arc::as_ptr(op) as usize,
-                },
-                handle: vector.handle,
-            };
-            (key, vector.send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY))
-        };
-        Some(match operation {
-            Operation::Barrier => data(None, None),
-            Operation::Bcast { data: recv, .. } => data(None, Some(recv)),
+        let ends = match operation {
+            Operation::Barrier => Ends::Data(None, None),
+            Operation::Bcast { data: recv, .. } => Ends::Data(None, Some(recv)),
             Operation::Gather { send, recv, .. } => {
-                data(send.as_ref(), recv.as_ref().filter(|_| is_root))
+                Ends::Data(send.as_ref(), recv.as_ref().filter(|_| is_root))
             }
             Operation::Scatter { send, recv, .. } => {
-                data(send.as_ref().filter(|_| is_root), recv.as_ref())
+                Ends::Data(send.as_ref().filter(|_| is_root), recv.as_ref())
             }
             Operation::Allgather { send, recv } | Operation::Alltoall { send, recv } => {
-                data(send.as_ref(), Some(recv))
+                Ends::Data(send.as_ref(), Some(recv))
             }
-            Operation::Reduce { vector: of, count, .. }
-            | Operation::Allreduce { vector: of, count }
-            | Operation::ReduceScatterBlock { vector: of, count }
-            | Operation::Scan { vector: of, count }
-            | Operation::Exscan { vector: of, count } => vector(of, *count),
-            Operation::ReduceScatter { vector: of, counts } => vector(of, counts.len() as u64),
+            Operation::Reduce { vector, count, .. }
+            | Operation::Allreduce { vector, count }
+            | Operation::ReduceScatterBlock { vector, count }
+            | Operation::Scan { vector, count }
+            | Operation::Exscan { vector, count } => Ends::Vector(vector, *count),
+            Operation::ReduceScatter { vector, counts } => {
+                Ends::Vector(vector, counts.len() as u64)
+            }
             _ => return None,
-        })
+        };
+        let (send, recv) = match ends {
+            Ends::Data(send, recv) => (send.map(|data| data.area), recv.map(|data| data.area)),
+            Ends::Vector(vector, _) => (vector.send, vector.recv.filter(|_| is_root)),
+        };
+        let (counts, types, op, handle) = match ends {
+            Ends::Data(send, recv) => {
+                let numbers = |data: &Data| (data.count, data.ty.identity());
+                let sent = send.map_or((0, 0), numbers);
+                let received = recv.map_or((0, 0), numbers);
+                ([sent.0, received.0], [sent.1, received.1], 0, 0)
+            }
+            Ends::Vector(vector, count) => {
+                let op = match vector.op {
+                    Op::Builtin(op) => *op as usize,
+                    Op::User(op) => Arc::as_ptr(op) as usize,
+                };
+                ([count, 0], [vector.ty.identity(), 0], op, vector.handle)
+            }
+        };
+        let what = CacheKey::what(operation, comm, segment, [send.is_some(), recv.is_some()]);
+        let key = CacheKey { what, context: comm.context(), counts, types, op, handle };
+        Some((key, send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY)))
     }
 
     /// Kind, root, and which buffers there are. An operation within the local group of an

@@ -226,11 +226,18 @@ impl Engine {
         *self.has_stores.get_mut() = true;
     }
 
-    /// Completes what this process has stored before what it does next: also before it loads, which
-    /// a processor may do while its stores wait. Processor atomics need the lesser fence alone: it
-    /// is a full one on aarch64, and on x86-64 each atomic is one itself.
+    /// Orders what this process has stored before its later stores: whoever sees those sees it.
     #[inline(always)]
-    pub(crate) fn order_stores(&mut self) {
+    pub(crate) fn order_stores(&self) {
+        fence(Ordering::AcqRel);
+    }
+
+    /// Orders what this process has stored before what it loads next, which a processor may do
+    /// while its stores wait. Each access that returns data begins with this; a flush does not
+    /// need it, since a program that loads by itself orders that by MPI_Win_sync (MPI-5.0,
+    /// section 12.7).
+    #[inline(always)]
+    pub fn order_loads(&mut self) {
         if *self.has_stores.get_mut() {
             // A locked instruction is a full fence of x86-64, at half of the cost of MFENCE.
             self.has_stores.swap(false, Ordering::SeqCst);
@@ -238,7 +245,6 @@ impl Engine {
                 fence(Ordering::SeqCst);
             }
         }
-        fence(Ordering::AcqRel);
     }
 
     /// Counts a call that synchronises at once; returns true if it has to make progress instead.

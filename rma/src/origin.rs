@@ -59,6 +59,9 @@ impl Engine {
         place: &Place,
         wanted: bool,
     ) -> Result<Option<RequestId>> {
+        if !matches!(access, Access::Put(_) | Access::Accumulate(..)) {
+            self.order_loads();
+        }
         let state = self.windows.get_mut(&window).ok_or_else(|| Error::internal("no window"))?;
         let peer = state.peer(place.target)?;
         state.epochs.check_access(place.target)?;

@@ -397,10 +397,11 @@ impl Cursor {
     /// rank waits. Their lines then cross together with those of the flags.
     #[inline]
     pub(super) fn prefetch(&self, plan: &Plan, end: usize) {
-        let Some(segment) = plan.segment() else { return };
+        let steps = &plan.schedule().locals()[self.next_local..end];
+        let Some(segment) = plan.segment().filter(|_| !steps.is_empty()) else { return };
         let slots = segment.slots(self.segment_round);
         let mut budget = PREFETCH_BYTES;
-        for step in &plan.schedule().locals()[self.next_local..end] {
+        for step in steps {
             let read = match step {
                 Local::Copy { from, .. } => from,
                 Local::Reduce { left, .. } => &left.first,

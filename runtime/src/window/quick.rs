@@ -6,7 +6,7 @@
 
 use fabric::{OneSided, UserBuf};
 use objects::op::Primitive;
-use rma::{Engine, Recent, Unlocked};
+use rma::{Engine, Unlocked};
 
 use crate::process::Process;
 use crate::stack::Stack;
@@ -28,28 +28,24 @@ impl Process {
 /// Makes a target, of which `len` bytes are about to be accessed at once, the one that was accessed
 /// last. False if this process does not map its memory, or no epoch allows to access it.
 pub fn aim(p: &mut Process, (handle, target): (usize, u32), disp: i64, len: usize) -> bool {
-    if recent(p, (handle, target)).is_some() {
+    if aimed(p, (handle, target)).is_some() {
         return true;
     }
     let Some((stack, slot)) = p.quick(handle) else { return false };
     stack.protocols.rma.remember(slot, handle, target, Some((disp, len)));
-    recent(p, (handle, target)).is_some()
+    aimed(p, (handle, target)).is_some()
 }
 
-/// Returns the target that was accessed last, if it is this one and may be accessed.
+/// Returns the engine, if the target that was accessed last is this one and may be accessed.
 #[inline(always)]
-fn recent(p: &mut Process, (handle, target): (usize, u32)) -> Option<&Recent> {
-    let recent = p.rma()?.recent();
-    if recent.is(handle, target) { Some(recent) } else { None }
+fn aimed(p: &mut Process, (handle, target): (usize, u32)) -> Option<&mut Engine> {
+    p.rma().filter(|rma| rma.recent().is(handle, target))
 }
 
 /// Copies into a target's memory.
 #[inline(always)]
 pub fn put(p: &mut Process, of: (usize, u32), disp: i64, from: UserBuf) -> bool {
-    let Some(rma) = p.rma() else { return false };
-    if !rma.recent().is(of.0, of.1) {
-        return false;
-    }
+    let Some(rma) = aimed(p, of) else { return false };
     let Some(memory) = rma.recent().reach(disp, from.len()) else { return false };
     memory.copy_from(from);
     rma.note_stores();
@@ -59,8 +55,9 @@ pub fn put(p: &mut Process, of: (usize, u32), disp: i64, from: UserBuf) -> bool 
 /// Copies out of a target's memory.
 #[inline(always)]
 pub fn get(p: &mut Process, of: (usize, u32), disp: i64, into: UserBuf) -> bool {
-    let Some(at) = recent(p, of) else { return false };
-    let Some(memory) = at.reach(disp, into.len()) else { return false };
+    let Some(rma) = aimed(p, of) else { return false };
+    let Some(memory) = rma.recent().reach(disp, into.len()) else { return false };
+    rma.order_loads();
     into.copy_from(memory);
     true
 }
@@ -75,8 +72,11 @@ pub fn change(
     len: usize,
     old: Option<UserBuf>,
 ) -> bool {
-    let Some(at) = recent(p, of) else { return false };
-    at.change(disp, primitive, operand, len, old)
+    let Some(rma) = aimed(p, of) else { return false };
+    if old.is_some() {
+        rma.order_loads();
+    }
+    rma.recent().change(disp, primitive, operand, len, old)
 }
 
 /// Replaces one word of a target's memory by the second value if it is the first.
@@ -88,8 +88,9 @@ pub fn swap(
     values: (UserBuf, UserBuf),
     old: UserBuf,
 ) -> bool {
-    let Some(at) = recent(p, of) else { return false };
-    at.swap(disp, values, old)
+    let Some(rma) = aimed(p, of) else { return false };
+    rma.order_loads();
+    rma.recent().swap(disp, values, old)
 }
 
 /// Completes all operations at a target.
@@ -123,7 +124,7 @@ pub fn change_all(
     size: usize,
 ) -> bool {
     aim(p, of, disp, operands.len())
-        && recent(p, of).is_some_and(|at| at.change_all(disp, primitive, operands, size))
+        && aimed(p, of).is_some_and(|rma| rma.recent().change_all(disp, primitive, operands, size))
 }
 
 /// Combines `len` bytes of adjacent elements in a target's memory, by the handles of a predefined
@@ -138,6 +139,9 @@ pub fn combine(
 ) -> bool {
     let Some((stack, slot)) = p.quick(handle) else { return false };
     let Some(op) = stack.protocols.rma.packed_op(op, datatype) else { return false };
+    if old.is_some() {
+        stack.protocols.rma.order_loads();
+    }
     stack.protocols.rma.note_stores();
     let window = stack.protocols.rma.at(slot);
     window.is_some_and(|window| window.combine_now((target, disp), op, operands, len, old))

@@ -30,9 +30,11 @@ pub(super) fn test(mpiexec: &Path, programs: &Path) -> Result<Tally> {
         command.args(["--accept", &PODS.to_string(), "--listen", &address()]);
         command.args(["--set", "inter.transport=tcp", "--set", "wait.spin=0"]);
         if loses_pod {
-            // The last rank ends the agent of its pod.
+            // The last rank ends the agent of its pod, once a job has shown that all ranks run.
+            let hello = programs.join("hello");
             let kill = format!("kill -9 {}", agents[PODS - 1].id());
-            let line = format!("test $VERBENA_RANK = 3 && {kill}; exec sleep 30");
+            let line =
+                format!("{}; test $VERBENA_RANK = 3 && {kill}; exec sleep 30", hello.display());
             command.args(["sh", "-c", &line]);
         } else {
             command.arg(programs.join("collectives"));
