@@ -5,9 +5,9 @@ mod run;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::Command;
 
-use run::{Ran, command, eventually, finish, processes, rank, spawn, unique_sleep};
+use run::{Ran, Running, command, eventually, finish, processes, rank, spawn, unique_sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TOKEN: &str = "the token of these tests, 32 bytes";
@@ -15,7 +15,7 @@ const TOKEN: &str = "the token of these tests, 32 bytes";
 /// A port, and agents of a job that listens there.
 struct Stage {
     address: String,
-    agents: Vec<Child>,
+    agents: Vec<Running>,
 }
 
 impl Stage {
@@ -51,7 +51,7 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-fn kill(child: &Child, signal: Signal) {
+fn kill(child: &Running, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 

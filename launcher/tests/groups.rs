@@ -4,10 +4,9 @@
 mod run;
 
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::time::{Duration, Instant};
 
-use run::{Ran, command, eventually, finish, processes, rank, spawn, unique_sleep};
+use run::{Ran, Running, command, eventually, finish, processes, rank, spawn, unique_sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than a busy machine needs, shorter than the ranks sleep.
@@ -38,7 +37,7 @@ impl Group {
     }
 
     /// Starts `mpiexec --group` with the words of a line; `RANK` is the rank program.
-    fn start(&self, line: &str) -> Child {
+    fn start(&self, line: &str) -> Running {
         let (file, rank) = (self.file(), rank());
         let mut words = vec!["--group", file.to_str().unwrap()];
         words.extend(line.split(' ').map(|word| if word == "RANK" { &rank } else { word }));
@@ -46,7 +45,7 @@ impl Group {
     }
 
     /// Starts a job of one section, and waits until its ranks run: then it has joined.
-    fn start_first(&self, line: &str) -> Child {
+    fn start_first(&self, line: &str) -> Running {
         let mark = format!("mark={}", unique_sleep());
         let child = self.start(&line.replace(" init", &format!(" init {mark}")));
         eventually("a rank runs", || ranks(&mark) > 0);
@@ -136,7 +135,7 @@ fn jobs_meet_in_either_order_on_any_hosts() {
 fn of_jobs_that_start_at_once_one_starts_the_keeper() {
     let group = Group::new("once");
     for _ in 0..10 {
-        let jobs: Vec<Child> = (0..4)
+        let jobs: Vec<Running> = (0..4)
             .map(|own| {
                 let others = (0..4).map(|other| format!(" await_name=job{other}"));
                 let others: String = others.collect();
@@ -367,7 +366,7 @@ fn what_is_wrong_with_a_group_is_said_with_the_remedy() {
     refused("nobody else may read", 1);
     std::fs::remove_file(group.file()).unwrap();
     // Another version, another secret, and another host.
-    let job = group.start("-n 1 RANK init sleep=4 finalize");
+    let job = group.start_first("-n 1 RANK init sleep=4 finalize");
     eventually("it has joined", || group.file().exists());
     let entry = std::fs::read_to_string(group.file()).unwrap();
     let mut other = group.entry();

@@ -509,7 +509,8 @@ fn output_that_cannot_be_written_ends_the_job_with_the_reason() {
                ending the job\n";
     assert_eq!((ended.status.code(), err.as_str()), (Some(1), why));
     // A reader that has gone is no failure to report.
-    let mut child = spawn(&mut self::over_hosts("a:1,b:1", &["yes"]));
+    let mut over_hosts = self::over_hosts("a:1,b:1", &["yes"]);
+    let mut child = over_hosts.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), &*ended.stderr), (Some(128 + 13), &b""[..]));

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,32 @@ pub(crate) struct Ran {
     pub(crate) err: String,
     /// The time from start to end.
     pub(crate) time: Duration,
+}
+
+/// A process that runs until its test ends, at the latest.
+#[derive(Debug)]
+pub(crate) struct Running(Child);
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // No effect on a process that was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The time limit of a run.
@@ -56,12 +83,12 @@ pub(crate) fn script(options: &str, script: &str) -> Ran {
 }
 
 /// Starts a command with its output captured.
-pub(crate) fn spawn(command: &mut Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+pub(crate) fn spawn(command: &mut Command) -> Running {
+    Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
 /// Waits for the end; panics at the time limit.
-pub(crate) fn finish(mut child: Child) -> Ran {
+pub(crate) fn finish(mut child: Running) -> Ran {
     let began = Instant::now();
     let out = collect(child.stdout.take().unwrap());
     let err = collect(child.stderr.take().unwrap());
