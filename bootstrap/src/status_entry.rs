@@ -171,6 +171,9 @@ pub enum BlockedKind {
     Exposure,
     /// The end of the peer's access epoch, MPI_Win_complete.
     AccessEnd,
+    /// The peer's call that creates a communicator with this rank: MPI_Comm_accept and others. A
+    /// peer of another job is given by its process number.
+    Connection,
 }
 
 /// An entry as read by the launcher at one instant.
@@ -404,6 +407,7 @@ impl BlockedKind {
             BlockedKind::OneSided => 5,
             BlockedKind::Exposure => 6,
             BlockedKind::AccessEnd => 7,
+            BlockedKind::Connection => 8,
             BlockedKind::Collective(kind) => 256 | u32::from(kind),
         }
     }
@@ -417,6 +421,7 @@ impl BlockedKind {
             5 => BlockedKind::OneSided,
             6 => BlockedKind::Exposure,
             7 => BlockedKind::AccessEnd,
+            8 => BlockedKind::Connection,
             256..512 => BlockedKind::Collective(raw as u8),
             _ => BlockedKind::Unknown,
         }

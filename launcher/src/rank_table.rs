@@ -183,6 +183,11 @@ fn waits_for(blocked: &BlockedOn) -> String {
         BlockedKind::OneSided => format!("answer of {rank} to one-sided operations, {comm}"),
         BlockedKind::Exposure => format!("MPI_Win_post by {rank}, {comm}"),
         BlockedKind::AccessEnd => format!("MPI_Win_complete by {rank}, {comm}"),
+        BlockedKind::Connection => match (world_rank, peer) {
+            (Some(rank), _) => format!("connection with rank {rank}"),
+            (None, Some(process)) => format!("connection with process {process} of another job"),
+            (None, None) => "connection with any process".into(),
+        },
         BlockedKind::Collective(kind) => {
             let name = CollectiveKind::name(kind).unwrap_or("a collective");
             format!("{rank} in {name}, {number} of {comm}")
@@ -221,6 +226,21 @@ mod tests {
         assert_eq!(waits_for(&lock), held);
         let unknown = BlockedOn { world_rank: None, peer: None, ..lock };
         assert_eq!(waits_for(&unknown), held.replace(", held by rank 5", ""));
+    }
+
+    #[test]
+    fn a_connection_shows_with_the_other_process() {
+        let with = |world_rank, peer| {
+            waits_for(&BlockedOn {
+                kind: BlockedKind::Connection,
+                world_rank,
+                peer,
+                ..BlockedOn::default()
+            })
+        };
+        assert_eq!(with(Some(2), Some(7)), "connection with rank 2");
+        assert_eq!(with(None, Some(7)), "connection with process 7 of another job");
+        assert_eq!(with(None, None), "connection with any process");
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub(crate) fn needed_rank(line: &RankLine) -> Option<u32> {
     match blocked.kind {
         BlockedKind::Unknown | BlockedKind::RestOfMessage | BlockedKind::OneSided => None,
         BlockedKind::Message
+        | BlockedKind::Connection
         | BlockedKind::MatchingReceive
         | BlockedKind::Collective(_)
         | BlockedKind::Lock
@@ -160,7 +161,7 @@ impl WaitGraph<'_> {
             // It may open a session.
             (RankState::Finalized, _) => ("has called MPI_Finalize", false),
             // A rank in MPI_Finalize still completes what it has started.
-            (RankState::Finalizing, BlockedKind::Message) => {
+            (RankState::Finalizing, BlockedKind::Message | BlockedKind::Connection) => {
                 ("is in MPI_Finalize and sends no more", !line.others_may_call)
             }
             (RankState::Finalizing, BlockedKind::MatchingReceive) => {

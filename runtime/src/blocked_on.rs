@@ -19,6 +19,7 @@ use fabric::Peer;
 use progress::REPORT_AFTER;
 use pt2pt::RequestId;
 
+use crate::context_id;
 use crate::lock::LOCK;
 use crate::partition_requests;
 use crate::process::{Core, Process};
@@ -83,6 +84,15 @@ pub(crate) fn report(p: &mut Process) -> Duration {
         status_page::entry().set_blocked(&BlockedOn { since, looked, ..p.blocked_on() });
     }
     p.core().map_or(Duration::MAX, inquire)
+}
+
+/// Runs a call of the system that waits for a process of which only its socket is known.
+pub(crate) fn on_connection<R>(wait: impl FnOnce() -> R) -> R {
+    let (kind, since) = (BlockedKind::Connection, monotonic_nanos());
+    status_page::entry().set_blocked(&BlockedOn { kind, since, ..BlockedOn::default() });
+    let done = wait();
+    status_page::entry().clear_blocked();
+    done
 }
 
 /// Asks the members that collectives wait for, at most once in [`INQUIRY_INTERVAL`]: an inquiry
@@ -172,6 +182,13 @@ impl Process {
 
     fn blocked_on_message(&self, id: RequestId) -> Option<BlockedOn> {
         let message = self.core.as_deref()?.stack.protocols.pt2pt.blocked_on(id)?;
+        if context_id::is_control(message.context) {
+            // The sources of control messages are process numbers.
+            let other = message.peer.or_else(|| message.source.map(Peer));
+            let world_rank = other.and_then(|peer| self.world_rank(peer));
+            let (kind, peer) = (BlockedKind::Connection, other.map(|peer| peer.0 as i32));
+            return Some(BlockedOn { kind, peer, world_rank, ..BlockedOn::default() });
+        }
         let source = message.source.filter(|_| !message.is_send);
         let kind = match message.peer {
             _ if message.is_send => BlockedKind::MatchingReceive,

@@ -25,6 +25,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use crate::control_channel::ControlChannel;
 use crate::intercomm::{check_disjoint, create_with, create_with_next};
 use crate::lock::with;
+use crate::blocked_on;
 use crate::own_launcher;
 use crate::process::predefined;
 use crate::service;
@@ -228,7 +229,7 @@ pub fn join(mut socket: impl Read + Write) -> Result<Option<Comm>> {
     let ours = encode(job, hello);
     socket.write_all(&ours).map_err(refused)?;
     let mut theirs = vec![0; ours.len()];
-    socket.read_exact(&mut theirs).map_err(refused)?;
+    blocked_on::on_connection(|| socket.read_exact(&mut theirs)).map_err(refused)?;
     let other = Hello::decode(std::array::from_fn(|i| theirs[16 + i]));
     if theirs[..8] != JOIN_MAGIC {
         let text = "the process at the other end of the socket has not called MPI_Comm_join";

@@ -8,6 +8,7 @@
  *                   has sent)
  *   unwilling HOW   publishes a port and ends, or dies, without accepting; a refused client gets
  *   refused         an error
+ *   forgotten HOW   waits for ever: at a port (accept), or at a socket (join)
  *   survivor N      waits for an early victim to die, accepts N others, whose deaths end operations
  *                   with an error, and a client */
 #include "check.h"
@@ -222,6 +223,18 @@ static void refused(void)
     RAISES(MPI_ERR_PORT, MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
 }
 
+static void forgotten(const char *how)
+{
+    char port[MPI_MAX_PORT_NAME];
+    MPI_Comm inter;
+    int ends[2];
+    if (strcmp(how, "accept") == 0) {
+        MPI_Open_port(MPI_INFO_NULL, port);
+        MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter);
+    } else if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0)
+        MPI_Comm_join(ends[0], &inter);
+}
+
 static void survivor(int victims)
 {
     char port[MPI_MAX_PORT_NAME] = "not read";
@@ -279,6 +292,8 @@ int main(int argc, char **argv)
         unwilling(value);
     else if (strcmp(what, "refused") == 0)
         refused();
+    else if (strcmp(what, "forgotten") == 0)
+        forgotten(value);
     else if (strcmp(what, "survivor") == 0)
         survivor(atoi(value));
     else
