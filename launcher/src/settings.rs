@@ -26,6 +26,8 @@ pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time without progress of any rank after which a stall is reported (`--stall-timeout`).
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for a job that reports none: the other jobs of its group choose the time.
+const SILENT_STALL_AFTER: Duration = Duration::from_secs(10);
 
 /// The exit code of wrong usage.
 pub const EXIT_USAGE: u8 = 2;
@@ -202,9 +204,19 @@ impl Settings {
         self.sections.iter().any(|section| !section.hosts.is_empty())
     }
 
-    /// Returns the time without progress after which a stall is reported; `None` for never.
-    pub fn stall_after(&self) -> Option<Duration> {
-        Some(self.stall_timeout.unwrap_or(DEFAULT_STALL_TIMEOUT)).filter(|time| !time.is_zero())
+    /// Returns the time without progress that makes a stall.
+    pub fn stall_after(&self) -> Duration {
+        match self.stall_timeout {
+            None => DEFAULT_STALL_TIMEOUT,
+            Some(Duration::ZERO) => SILENT_STALL_AFTER,
+            Some(time) => time,
+        }
+    }
+
+    /// Returns true if stalls and deadlocks are reported. Stalls are detected in any case: other
+    /// jobs of the group report them if all of its jobs wait.
+    pub fn reports_stalls(&self) -> bool {
+        self.stall_timeout != Some(Duration::ZERO)
     }
 
     /// Returns the time for the first message of a host; zero for no limit.

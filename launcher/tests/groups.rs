@@ -343,6 +343,37 @@ fn jobs_have_stalled_if_the_ranks_of_all_wait() {
 }
 
 #[test]
+fn each_stall_of_a_group_is_reported_also_beside_a_job_that_reports_none() {
+    let group = Group::new("again");
+    let wait = "call=MPI_Recv wait=0,events sleep";
+    let loud = format!("--stall-timeout 1 -n 1 RANK init {wait}=3 compute=1 {wait}=13 finalize");
+    let loud = group.start_first(&loud);
+    // Joins after a stall of the first job, and is itself silent.
+    std::thread::sleep(Duration::from_millis(2500));
+    let silent = group.run(&format!("--stall-timeout 0 -n 1 RANK init {wait}=13 finalize"));
+    assert_fine(&silent, &[]);
+    let ran = finish(loud);
+    assert_eq!((ran.code, ran.err.matches("no progress for 1 s").count()), (0, 2), "{ran:?}");
+    group.is_over();
+}
+
+#[test]
+fn a_job_that_the_user_stops_makes_no_progress() {
+    for options in PLACES {
+        let group = Group::new("stopped");
+        let stopped = format!("{options}--stall-timeout 1 -n 1 RANK init compute=5 finalize");
+        let stopped = group.start_first(&stopped);
+        kill_process(Pid::from_child(&stopped), Signal::TSTP).unwrap();
+        let waits = "--stall-timeout 1 -n 1 RANK init call=MPI_Recv wait=0,events sleep=3 finalize";
+        let ran = group.run(waits);
+        assert_eq!((ran.code, ran.err.matches("no progress for 1 s").count()), (0, 1), "{ran:?}");
+        kill_process(Pid::from_child(&stopped), Signal::CONT).unwrap();
+        assert_eq!(finish(stopped).code, 0);
+        group.is_over();
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_group_is_said_with_the_remedy() {
     let group = Group::new("wrong");
     let refused = |text: &str, code: i32| {

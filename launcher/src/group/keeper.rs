@@ -272,6 +272,7 @@ impl Keeper {
         let (numbers, stall) = (vec![own.clone()], HostStall::Active);
         connection.state = State::Member(Member { name, numbers, stall });
         self.has_had_members = true;
+        self.judge_stall();
         self.add(id, Some(own));
     }
 
@@ -300,7 +301,8 @@ impl Keeper {
             State::Unproven { .. } => None,
         });
         let is_stalled = states.reduce(HostStall::join) == Some(HostStall::Waiting);
-        if is_stalled && !std::mem::replace(&mut self.is_stalled, is_stalled) {
+        let was_stalled = std::mem::replace(&mut self.is_stalled, is_stalled);
+        if is_stalled && !was_stalled {
             self.send_to_all(&FromKeeper::Stall);
         }
     }

@@ -52,6 +52,8 @@ impl Job {
     /// Stops the ranks, then this process (Ctrl-Z). SIGCONT wakes this process first.
     pub(super) fn suspend(&mut self) {
         self.watch.pause();
+        // Other jobs of the group may wait for these ranks, and report it.
+        self.jobs.are_stalled_with(HostStall::Idle);
         self.forward(libc::SIGTSTP);
         let _ = kill_process(getpid(), Signal::STOP);
     }
@@ -62,8 +64,9 @@ impl Job {
             libc::SIGTSTP => self.watch.pause(),
             libc::SIGCONT => {
                 self.watch.resume(Instant::now());
-                if self.upstream.is_some() {
-                    self.set_stall(HostStall::Active);
+                match self.upstream {
+                    Some(_) => self.set_stall(HostStall::Active),
+                    None => self.judge_stall(),
                 }
             }
             _ => {}

@@ -103,6 +103,8 @@ pub(super) struct Watch {
     pub(super) deadlock: Option<DeadlockDetector>,
     /// What looks for stalls while the user has stopped the job: time and processes stand still.
     paused: Option<(Option<StallDetector>, Option<DeadlockDetector>)>,
+    /// Unless `--stall-timeout 0`.
+    pub(super) reports_stalls: bool,
     /// Ends the job when its ranks wait for ever.
     pub(super) aborts_stalls: bool,
     pub(super) stopped: StoppedRanks,
@@ -170,11 +172,12 @@ impl Watch {
     /// Starts to watch a job. A daemon (`is_daemon`) leaves deadlocks to `mpiexec`, which reports
     /// stalls of several hosts: tables of single hosts would mix.
     pub(super) fn new(settings: &Settings, is_daemon: bool, now: Instant) -> Watch {
-        let after = settings.stall_after();
+        let reports_stalls = settings.reports_stalls();
         Watch {
-            stall: after.map(|after| StallDetector::new(after, now)),
-            deadlock: after.filter(|_| !is_daemon).map(|_| DeadlockDetector::new(now)),
+            stall: Some(StallDetector::new(settings.stall_after(), now)),
+            deadlock: (reports_stalls && !is_daemon).then(|| DeadlockDetector::new(now)),
             paused: None,
+            reports_stalls,
             aborts_stalls: settings.stall_abort,
             stopped: StoppedRanks::default(),
             absent: AbsentRanks::default(),

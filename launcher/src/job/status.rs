@@ -37,9 +37,11 @@ impl Job {
         }
     }
 
-    /// Reports that the ranks of all jobs wait.
+    /// Reports that the ranks of all jobs wait, if the user wants that.
     pub(super) fn report_all_wait(&mut self) {
-        let Some(stall) = &self.watch.stall else { return };
+        let Some(stall) = self.watch.stall.as_ref().filter(|_| self.watch.reports_stalls) else {
+            return;
+        };
         let line = stall::report(stall.after());
         self.print(&line);
         self.jobs.request_tables();

@@ -131,8 +131,11 @@ impl MultiHostJob {
         }
     }
 
-    /// Reports that the ranks of all jobs wait.
+    /// Reports that the ranks of all jobs wait, if the user wants that.
     pub(super) fn report_all_wait(&mut self, now: Instant) {
+        if !self.choices.reports_stalls {
+            return;
+        }
         self.jobs.request_tables();
         self.print(&stall::report(self.choices.stall_after));
         self.request_table(now);

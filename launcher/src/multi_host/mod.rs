@@ -34,6 +34,7 @@ use crate::rank_table::RankLine;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::signals::Signals;
+use crate::stall::HostStall;
 use crate::tree::HostShare;
 use crate::tree::links::{self, Links, Start};
 use crate::tree::store::Store;
@@ -84,7 +85,8 @@ pub(crate) fn run(
         phase: Phase::Running,
         choices: Choices {
             stall_abort: settings.stall_abort,
-            stall_after: settings.stall_after().unwrap_or_default(),
+            reports_stalls: settings.reports_stalls(),
+            stall_after: settings.stall_after(),
         },
     };
     job.watch();
@@ -186,11 +188,18 @@ impl MultiHostJob {
                 libc::SIGCHLD => self.check_agents(),
                 libc::SIGQUIT => self.request_table(Instant::now()),
                 libc::SIGTSTP => {
+                    // Other jobs of the group may wait for these ranks, and report it.
+                    self.jobs.are_stalled_with(HostStall::Idle);
                     self.links.send_to_all(&ToHost::Signal(signal));
                     let _ = kill_process(getpid(), Signal::STOP);
                 }
                 libc::SIGINT | libc::SIGTERM | libc::SIGHUP => self.on_stop_signal(signal),
-                other => self.links.send_to_all(&ToHost::Signal(other)),
+                other => {
+                    self.links.send_to_all(&ToHost::Signal(other));
+                    if other == libc::SIGCONT {
+                        self.on_stalled();
+                    }
+                }
             }
         }
     }

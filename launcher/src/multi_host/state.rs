@@ -47,7 +47,9 @@ pub(super) enum Phase {
 pub(super) struct Choices {
     /// Ends a job whose ranks wait for ever.
     pub(super) stall_abort: bool,
-    /// Time without progress after which a stall is reported.
+    /// Unless `--stall-timeout 0`.
+    pub(super) reports_stalls: bool,
+    /// Time without progress that makes a stall.
     pub(super) stall_after: Duration,
 }
 

@@ -303,7 +303,7 @@ impl Parser<'_> {
         if slots.is_some() {
             return Err(Usage("--slots is for --join; --hosts and --ppn set slots".into()));
         }
-        if settings.stall_abort && settings.stall_after().is_none() {
+        if settings.stall_abort && !settings.reports_stalls() {
             let why = "--stall-abort ends a job that is found to wait for ever, and --stall-timeout 0 \
                        does not look for that: leave one of the two out, or give the time in seconds";
             return Err(Usage(why.into()));
