@@ -14,7 +14,10 @@ use objects::{Buffer, Class, Error, Group, Result};
 use pt2pt::{Envelope, Fault, Mode, Pattern, RequestId};
 
 use crate::context_id::{CONTROL_BIT, FROM_TAG_BIT};
+use crate::detached::Detached;
 use crate::lock::{block_on, with};
+use crate::process::Core;
+use crate::stack::Stack;
 use crate::wait_target::WaitTarget;
 
 /// A context and a tag that match control messages.
@@ -96,26 +99,63 @@ impl ControlChannel {
         Ok(())
     }
 
+    /// Receives a message of so many bytes that has arrived, from any process; `None` if there is
+    /// none.
+    pub(crate) fn take<const SIZE: usize>(self, stack: &mut Stack) -> Option<[u8; SIZE]> {
+        let mut bytes = [0; SIZE];
+        // SAFETY: the bytes are borrowed exclusively, and the receive is over when the call
+        // returns.
+        let memory = unsafe { UserBuf::new(bytes.as_mut_ptr(), SIZE) };
+        let received = stack.receive_now(&self.pattern(None), &Buffer::contiguous(memory))?;
+        received.fault.is_none().then_some(bytes)
+    }
+
+    /// Starts to send bytes that no call waits for.
+    pub(crate) fn start_send<const SIZE: usize>(
+        self,
+        core: &mut Core,
+        to: Peer,
+        bytes: [u8; SIZE],
+    ) -> Detached {
+        let bytes = Box::from(bytes);
+        Detached::new(self.send_from(core, to, &bytes), bytes)
+    }
+
+    /// Starts to receive so many bytes that nobody reads.
+    pub(crate) fn start_discard(self, core: &mut Core, from: Peer, size: usize) -> Detached {
+        let mut bytes = vec![0; size].into_boxed_slice();
+        Detached::new(self.receive_into(core, Some(from), &mut bytes), bytes)
+    }
+
     fn post_send(self, to: Peer, bytes: &[u8]) -> Result<RequestId> {
-        // SAFETY: each caller borrows the bytes until the request is complete; a send does not
-        // write to them.
-        let memory = unsafe { UserBuf::new(bytes.as_ptr().cast_mut(), bytes.len()) };
-        with(|p| {
-            let core = p.core()?;
-            let ControlChannel { context, tag } = self;
-            let envelope =
-                Envelope { context, source: core.job.number, tag, collective: Some(CREATION) };
-            Ok(core.stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory)))
-        })
+        with(|p| Ok(self.send_from(p.core()?, to, bytes)))
     }
 
     fn post_receive(self, from: Option<Peer>, into: &mut [u8]) -> Result<RequestId> {
-        // SAFETY: each caller borrows the bytes exclusively until the request is complete.
+        with(|p| Ok(self.receive_into(p.core()?, from, into)))
+    }
+
+    fn send_from(self, core: &mut Core, to: Peer, bytes: &[u8]) -> RequestId {
+        // SAFETY: each caller keeps the bytes until the request is complete; a send does not write
+        // to them.
+        let memory = unsafe { UserBuf::new(bytes.as_ptr().cast_mut(), bytes.len()) };
+        let ControlChannel { context, tag } = self;
+        let envelope =
+            Envelope { context, source: core.job.number, tag, collective: Some(CREATION) };
+        core.stack.send(Mode::Standard, to, envelope, Buffer::contiguous(memory))
+    }
+
+    fn receive_into(self, core: &mut Core, from: Option<Peer>, into: &mut [u8]) -> RequestId {
+        // SAFETY: each caller keeps the bytes, and uses them for nothing else, until the request is
+        // complete.
         let memory = unsafe { UserBuf::new(into.as_mut_ptr(), into.len()) };
+        core.stack.receive(self.pattern(from), Buffer::contiguous(memory))
+    }
+
+    fn pattern(self, from: Option<Peer>) -> Pattern {
         let ControlChannel { context, tag } = self;
         let source = from.map(|peer| peer.0);
-        let pattern = Pattern { context, source, tag: Some(tag), collective: Some(CREATION) };
-        with(|p| Ok(p.core()?.stack.receive(pattern, Buffer::contiguous(memory))))
+        Pattern { context, source, tag: Some(tag), collective: Some(CREATION) }
     }
 }
 

@@ -102,7 +102,7 @@ impl Guarded for Process {
 
     fn arm(&mut self) -> Option<ParkTarget> {
         let has_file_work = io::pending::has_news() && !self.tables.files.tasks.is_empty();
-        if has_file_work || self.take_failures() {
+        if has_file_work || self.take_failures() || self.refuse_clients() {
             return None;
         }
         let core = self.core.as_deref_mut()?;
@@ -178,6 +178,7 @@ impl Guarded for Process {
 
     fn look_around(&mut self) {
         self.take_failures();
+        self.refuse_clients();
     }
 
     fn is_orphaned(&mut self) -> bool {

@@ -5,7 +5,7 @@
 //! each process answers its peers, so that a late cancel or rendezvous is still completed.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -175,6 +175,8 @@ impl Core {
             met: BTreeSet::new(),
             ended_others: Vec::new(),
             ports: BTreeSet::new(),
+            closed_ports: VecDeque::new(),
+            refusals: Vec::new(),
             port_numbers: 0,
             job,
         };
@@ -285,7 +287,12 @@ fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
 /// Performs MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run. Collective
 /// over MPI_COMM_WORLD.
 pub fn finalize() -> Result<()> {
-    with(|p| p.core().map(|core| core.job.mark_finalizing()))?;
+    with(|p| {
+        p.core().map(|core| {
+            core.job.mark_finalizing();
+            core.close_ports();
+        })
+    })?;
     block_on(|p| p.bsend.is_idle().then_some(()));
     with(|p| {
         if p.core.as_deref().is_some_and(|core| core.checks_usage) {

@@ -160,10 +160,7 @@ impl LocalGroup {
         let exchanged = (self.rank == self.leader).then(exchange);
         match exchanged {
             Some(Err(error)) => {
-                self.broadcast_from_leader(
-                    &mut Announcement { error_class: error.class() as u64, context: 0, size: 0 }
-                        .encode(),
-                )?;
+                self.broadcast_from_leader(&mut Announcement::of_error(error.class()).encode())?;
                 Err(error)
             }
             Some(Ok(agreed)) => {
@@ -199,6 +196,9 @@ impl LocalGroup {
         let mut theirs = [0; Announcement::SIZE];
         channel.exchange(other, &ours.encode(), &mut theirs)?;
         let theirs = Announcement::decode(&theirs);
+        if theirs.error_class != 0 {
+            return Err(refused(other, theirs.error_class));
+        }
         let mut members = vec![0; theirs.size as usize * 4];
         channel.exchange(other, &encode_members(&self.group), &mut members)?;
         let remote = decode_members(&members);
@@ -216,9 +216,8 @@ impl LocalGroup {
         self.broadcast_from_leader(&mut announcement)?;
         let Announcement { error_class, context, size } = Announcement::decode(&announcement);
         if error_class != 0 {
-            let class = Class::from_number(error_class as i32).unwrap_or(Class::Other);
             return Err(Error::new(
-                class,
+                class_of(error_class),
                 format!("the leader of the local group, rank {}, reported this error", self.leader),
             ));
         }
@@ -258,8 +257,20 @@ fn overlap(shared: Peer) -> Error {
     Error::new(Class::Comm, text)
 }
 
+/// The other leader, which MPI_Comm_connect has found at a port, has closed it.
+#[cold]
+fn refused(other: Peer, error_class: u64) -> Error {
+    let text =
+        format!("{} has closed the port without accepting this client", ProcessName(other.0));
+    Error::new(class_of(error_class), text)
+}
+
+fn class_of(number: u64) -> Class {
+    Class::from_number(number as i32).unwrap_or(Class::Other)
+}
+
 /// A context id and the size of a group, or the class of an error.
-struct Announcement {
+pub(crate) struct Announcement {
     /// 0: no error.
     error_class: u64,
     context: u64,
@@ -267,9 +278,13 @@ struct Announcement {
 }
 
 impl Announcement {
-    const SIZE: usize = 24;
+    pub(crate) const SIZE: usize = 24;
 
-    fn encode(&self) -> [u8; Announcement::SIZE] {
+    pub(crate) fn of_error(class: Class) -> Announcement {
+        Announcement { error_class: class as u64, context: 0, size: 0 }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; Announcement::SIZE] {
         let mut out = [0; Announcement::SIZE];
         out[..8].copy_from_slice(&self.error_class.to_ne_bytes());
         out[8..16].copy_from_slice(&self.context.to_ne_bytes());

@@ -25,6 +25,7 @@ mod conflicts;
 mod context_id;
 mod contexts;
 mod control_channel;
+mod detached;
 mod errhandlers;
 mod explain;
 mod fault;

@@ -12,6 +12,9 @@
 //!
 //! Both are processes of one `mpiexec`, or of several that were started with the same `--group`.
 //!
+//! A Hello may arrive after the port was closed. Such a client is refused, at the latest when this
+//! process waits or polls: it gets an error in place of the context id.
+//!
 //! From there on the new communicator is made like any intercommunicator (`intercomm`). Two
 //! processes that share a socket (MPI_Comm_join) meet by what they write to it in place of a port.
 
@@ -22,14 +25,17 @@ use bootstrap::service_names::{NameAnswer, NameRequest};
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result};
 
-use crate::control_channel::ControlChannel;
-use crate::intercomm::{check_disjoint, create_with, create_with_next};
-use crate::lock::with;
 use crate::blocked_on;
+use crate::control_channel::ControlChannel;
+use crate::intercomm::{Announcement, check_disjoint, create_with, create_with_next};
+use crate::lock::{progress_once, with};
 use crate::own_launcher;
-use crate::process::predefined;
+use crate::process::{Core, Process, predefined};
 use crate::service;
 
+/// The most closed ports at which clients are refused, the latest ones: each is looked at before a
+/// sleep while messages are there that nobody has received.
+const MAX_CLOSED: usize = 64;
 /// What the name of a port begins with.
 const PREFIX: &str = "verbena-port";
 /// The first bytes on a socket of MPI_Comm_join.
@@ -142,14 +148,66 @@ pub fn open() -> Result<String> {
     Ok(port.to_string())
 }
 
-/// Performs MPI_Close_port: MPI_ERR_PORT unless this process has the port open.
+/// Performs MPI_Close_port: MPI_ERR_PORT unless this process has the port open. Clients that wait
+/// for MPI_Comm_accept get an error.
 pub fn close(name: &[u8]) -> Result<()> {
     let port = own_port(name)?;
-    with(|p| p.core().map(|core| core.ports.remove(&port.number)))?;
+    with(|p| {
+        p.core().map(|core| {
+            core.ports.remove(&port.number);
+            core.closed_ports.push_back(port.number);
+            if core.closed_ports.len() > MAX_CLOSED {
+                core.closed_ports.pop_front();
+            }
+        })
+    })?;
     if has_launcher()? {
         service::ask(NameRequest::Unpublish { name: port.registration() })?;
     }
+    progress_once();
+    with(Process::refuse_clients);
     Ok(())
+}
+
+impl Process {
+    /// Refuses the clients that have come to closed ports; true if there were any.
+    #[cold]
+    pub(crate) fn refuse_clients(&mut self) -> bool {
+        let Some(core) = self.core.as_deref_mut() else { return false };
+        let Core { refusals, stack, .. } = core;
+        refusals.retain(|message| !message.is_over(stack));
+        if core.closed_ports.is_empty() || core.stack.pt2pt().unexpected() == 0 {
+            return false;
+        }
+        let (job, owner) = (core.job.id(), core.job.number);
+        let ports = core.closed_ports.iter().map(|&number| Port { job, owner, number });
+        let arrived: Vec<_> = ports
+            .flat_map(|port| {
+                let hellos = std::iter::from_fn(|| port.channel().take(&mut core.stack));
+                hellos.map(move |hello| (port, Hello::decode(hello))).collect::<Vec<_>>()
+            })
+            .collect();
+        arrived.iter().for_each(|&(port, hello)| core.refuse(port, hello));
+        !arrived.is_empty()
+    }
+}
+
+impl Core {
+    /// Closes all ports, in MPI_Finalize.
+    pub(crate) fn close_ports(&mut self) {
+        self.closed_ports.extend(std::mem::take(&mut self.ports));
+    }
+
+    /// Sends an error to a client, and takes what it sends meanwhile.
+    fn refuse(&mut self, port: Port, hello: Hello) {
+        let (channel, client) = (port.connection(hello), Peer(hello.process));
+        if self.reach(std::iter::once(client)).is_ok() {
+            let refusal = Announcement::of_error(Class::Port).encode();
+            let sent = channel.start_send(self, client, refusal);
+            let ignored = channel.start_discard(self, client, Announcement::SIZE);
+            self.refusals.extend([sent, ignored]);
+        }
+    }
 }
 
 /// Reads the name of a port; the root alone calls it.

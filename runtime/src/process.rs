@@ -8,7 +8,7 @@
 //! therefore begin and end at any time.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bootstrap::Job;
 use bootstrap::spawning::EndedProcesses;
@@ -22,6 +22,7 @@ use pt2pt::{MessageId, RequestId};
 
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
+use crate::detached::Detached;
 use crate::errhandlers::Errhandlers;
 use crate::file_table::Files;
 use crate::outside_call::OutsideCall;
@@ -139,6 +140,10 @@ pub struct Core {
     pub(crate) parent_comm: usize,
     /// The numbers of open ports; see `port`.
     pub(crate) ports: BTreeSet<u64>,
+    /// The numbers of the latest ports that were closed.
+    pub(crate) closed_ports: VecDeque<u64>,
+    /// Messages with which clients of these are refused.
+    pub(crate) refusals: Vec<Detached>,
     /// How many ports this process has opened, and connections it has asked for.
     pub(crate) port_numbers: u64,
 }

@@ -8,6 +8,8 @@
  *                   has sent)
  *   unwilling HOW   publishes a port and ends, or dies, without accepting; a refused client gets
  *   refused         an error
+ *   closer          closes the port at which a client waits, and accepts it at another one
+ *   late            gets the error of the first port
  *   forgotten HOW   waits for ever: at a port (accept), or at a socket (join)
  *   survivor N      waits for an early victim to die, accepts N others, whose deaths end operations
  *                   with an error, and a client */
@@ -223,6 +225,37 @@ static void refused(void)
     RAISES(MPI_ERR_PORT, MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
 }
 
+static const char *const OTHER_SERVICE = "apart-other";
+
+static void closer(void)
+{
+    char first[MPI_MAX_PORT_NAME], second[MPI_MAX_PORT_NAME];
+    MPI_Comm inter;
+    MPI_Open_port(MPI_INFO_NULL, first);
+    MPI_Publish_name(SERVICE, MPI_INFO_NULL, first);
+    sleep(1);
+    MPI_Close_port(first);
+    MPI_Open_port(MPI_INFO_NULL, second);
+    MPI_Publish_name(OTHER_SERVICE, MPI_INFO_NULL, second);
+    MPI_Comm_accept(second, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+    talk(inter, 1);
+    MPI_Comm_disconnect(&inter);
+}
+
+static void late(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "not read";
+    MPI_Comm inter;
+    if (rank == 0)
+        look_up(SERVICE, port);
+    RAISES(MPI_ERR_PORT, MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
+    if (rank == 0)
+        look_up(OTHER_SERVICE, port);
+    MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+    talk(inter, 0);
+    MPI_Comm_disconnect(&inter);
+}
+
 static void forgotten(const char *how)
 {
     char port[MPI_MAX_PORT_NAME];
@@ -292,6 +325,10 @@ int main(int argc, char **argv)
         unwilling(value);
     else if (strcmp(what, "refused") == 0)
         refused();
+    else if (strcmp(what, "closer") == 0)
+        closer();
+    else if (strcmp(what, "late") == 0)
+        late();
     else if (strcmp(what, "forgotten") == 0)
         forgotten(value);
     else if (strcmp(what, "survivor") == 0)
