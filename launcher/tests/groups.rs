@@ -391,7 +391,7 @@ fn what_is_wrong_with_a_group_is_said_with_the_remedy() {
     // Another file of the user.
     std::fs::create_dir(&group.folder).unwrap();
     write("some text");
-    refused("it is another file, or was changed; remove it, or use another name", 1);
+    refused("it is another file, or was changed; use another name or path, or remove it", 1);
     std::fs::set_permissions(group.file(), std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .unwrap();
     refused("nobody else may read", 1);

@@ -50,9 +50,10 @@ pub(crate) fn ask(request: NameRequest) -> Result<NameAnswer> {
 }
 
 fn not_published(class: Class, name: &[u8]) -> Error {
-    let name = shown(name);
+    let (name, yet) = (shown(name), if class == Class::Name { " yet" } else { "" });
     let text = format!(
-        "the service name {name} is not published in this job or its group (mpiexec --group NAME)"
+        "the service name {name} is not published{yet} in this job or its group (mpiexec --group \
+         NAME)"
     );
     Error::new(class, text)
 }

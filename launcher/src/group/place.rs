@@ -84,14 +84,17 @@ pub(super) fn path(
     name: &str,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<PathBuf, String> {
+    if name.ends_with('/') {
+        return Err(format!("--group {name}: a path must end with the name of a file"));
+    }
     if name.contains('/') {
         return std::path::absolute(name).map_err(|error| format!("--group {name}: {error}"));
     }
     let is_plain = !name.starts_with('.') && !name.contains(char::is_control);
     if name.is_empty() || name.len() > MAX_NAME || !is_plain {
         return Err(format!(
-            "--group {name:?}: a name has 1 to {MAX_NAME} bytes, and no dot in front; one with a \
-             slash is the path of a file"
+            "--group {name:?}: a name has 1 to {MAX_NAME} bytes, no dot in front and no control \
+             characters; one with a slash is the path of a file"
         ));
     }
     let folder = |name: &str, rest: &str| {
@@ -121,7 +124,7 @@ pub(super) fn look(path: &Path) -> Result<Option<Look>, String> {
     let entry = match serde_json::from_slice::<Version>(&bytes) {
         Ok(Version { verbena }) if verbena != super::version() => Err(verbena),
         _ => Ok(serde_json::from_slice(&bytes)
-            .map_err(|_| unusable(path, "it is another file, or was changed"))?),
+            .map_err(|_| unusable_or_left(path, "it is another file, or was changed"))?),
     };
     let lock = match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Lock::Free,
@@ -214,9 +217,13 @@ fn open(path: &Path) -> Result<Option<File>, String> {
         Err(errno) => return Err(unusable(path, &std::io::Error::from(errno).to_string())),
     };
     let data = file.metadata().map_err(|error| unusable(path, &error.to_string()))?;
-    let is_own = data.uid() == rustix::process::geteuid().as_raw() && data.mode() & 0o077 == 0;
-    if !data.is_file() || !is_own {
-        return Err(unusable(path, "it must be a file of yours that nobody else may read"));
+    if !data.is_file() || data.uid() != rustix::process::geteuid().as_raw() {
+        return Err(unusable(path, "it must be a regular file of yours"));
+    }
+    let mode = data.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let why = format!("its mode is {mode:o}, and nobody else may read its secret");
+        return Err(unusable_or_left(path, &why));
     }
     Ok(Some(file))
 }
@@ -235,7 +242,11 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 fn unusable(path: &Path, why: &str) -> String {
-    format!("cannot use the group's file {}: {why}; remove it, or use another name", path.display())
+    format!("cannot use the group's file {}: {why}; use another name or path", path.display())
+}
+
+fn unusable_or_left(path: &Path, why: &str) -> String {
+    format!("{}, or remove it if it is left of a group", unusable(path, why))
 }
 
 #[cfg(test)]
@@ -289,7 +300,7 @@ mod tests {
         assert_eq!(of("/run/ocean", ""), named("/run/ocean"));
         assert!(of("./ocean", "").unwrap().is_absolute());
         assert!(of("ocean", "").unwrap_err().contains("--group ./ocean"));
-        for wrong in ["", "..", ".x", "a\nb", &"x".repeat(201)] {
+        for wrong in ["", "..", ".x", "a\nb", "a/", "/", &"x".repeat(201)] {
             assert!(of(wrong, "HOME").is_err(), "{wrong:?}");
         }
     }
