@@ -285,7 +285,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     crate::attribute::delete_all_of_comm(handle)?;
     // An attached buffer is detached with it (MPI-5.0 §3.6).
     block_on(|p| p.bsend.is_drained(handle.0).then(|| p.bsend.detach(handle.0)));
-    with(|p| p.forget_comm(handle.0))?;
+    with(|p| p.free_comm(handle.0))?;
     // SAFETY: not null, and valid by the user's promise.
     unsafe { put(comm, MPI_Comm(predefined::COMM_NULL), "comm") }
 }

@@ -17,7 +17,18 @@ use crate::request::{Request, State};
 pub use crate::split::split;
 
 impl Process {
-    /// Removes a communicator, as the last part of MPI_Comm_free. Neither running operations nor
+    /// Removes a communicator, as the last part of MPI_Comm_free. Members of other jobs stay
+    /// connected (MPI-5.0 §11.10.4).
+    pub fn free_comm(&mut self, handle: usize) -> Result<()> {
+        let comm = self.comm(handle)?.clone();
+        let core = self.core()?;
+        if core.has_other_jobs(&comm) {
+            core.freed_links.push(comm);
+        }
+        self.forget_comm(handle)
+    }
+
+    /// Removes a communicator, also that of a window or file. Neither running operations nor
     /// persistent collectives, which may start again (MPI-5.0 §7.4.3), need it any more. Only if a
     /// peer fails, its members are asked for once more: can the pending receives still end?
     pub fn forget_comm(&mut self, handle: usize) -> Result<()> {
@@ -25,9 +36,6 @@ impl Process {
         let comm = comm.map_err(|stale| bad_handle(Class::Comm, "communicator", stale))?;
         let core = self.core()?;
         core.planner.get_mut().forget(&comm);
-        if core.has_other_jobs(&comm) {
-            core.freed_links.push(comm.clone());
-        }
         if core.job.survives_failures() {
             let Core { stack, freed, .. } = core;
             freed.push(comm.remains());

@@ -2,6 +2,7 @@
  *   server N        accepts N clients one after the other, found by a published name
  *   client [spawn]  connects, talks and disconnects; what it spawns does the same
  *   (both) keep     the same, and stays connected until MPI_Finalize
+ *   client linger   the same as client, and ends long after the server
  *   join PATH       two jobs of one rank meet over a socket at this path
  *   lone            meets no other job: a port and a socket of one are refused with the remedy
  *   victim HOW      connects and dies: early (the server does not accept yet), now, or late (it
@@ -339,6 +340,10 @@ int main(int argc, char **argv)
     MPI_Comm_get_parent(&parent);
     if (strcmp(value, "spawn") == 0)
         spawn(argv[0]);
+    if (strcmp(value, "linger") == 0) {
+        sleep(4);
+        printf("lingered\n");
+    }
     if (parent != MPI_COMM_NULL)
         MPI_Comm_disconnect(&parent);
     return finish();
