@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use fabric::world::ProcessName;
 use rustix::io::Errno;
 use rustix::net::connect;
 
@@ -159,14 +160,14 @@ impl TcpTransport {
 
     /// Reports on standard error, once, that a peer is not reached.
     fn warn_unreachable(&mut self, at: usize, now: Instant) {
-        let (me, peer) = (self.own.me.0, self.peers[at].peer.0);
+        let [me, peer] = [self.own.me, self.peers[at].peer].map(|peer| ProcessName(peer.0));
         let is_needed = self.peers[at].is_main() || self.peers[at].is_pending();
         let Some(dial) = self.peers[at].dial.as_mut().filter(|_| is_needed) else { return };
         if !dial.warned && now - dial.began >= self.settings.connect_warn_after {
             dial.warned = true;
             eprintln!(
-                "verbena: rank {me} has not reached rank {peer} over TCP for {} s: {}; tcp.interfaces \
-                 names the network to use, and tcp.ports the ports that a firewall lets through",
+                "verbena: {me} has not reached {peer} over TCP for {} s: {}; tcp.interfaces names the \
+                 network to use, and tcp.ports the ports that a firewall lets through",
                 (now - dial.began).as_secs(),
                 dial.text()
             );
