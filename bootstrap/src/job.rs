@@ -437,10 +437,10 @@ impl Job {
             return Vec::new();
         }
         let Link::Launcher(control) = &self.link else { return Vec::new() };
-        let ranks = control.take_failures().into_iter().map(|(rank, why)| {
-            let number = self.first.saturating_add(rank);
-            EndedProcesses { numbers: number..number.saturating_add(1), failure: Some(why) }
-        });
+        let failed = |(rank, why): (u32, String)| {
+            EndedProcesses::failed(self.first.saturating_add(rank), &why)
+        };
+        let ranks = control.take_failures().into_iter().map(failed);
         ranks.chain(control.take_ended()).collect()
     }
 

@@ -59,3 +59,11 @@ pub struct EndedProcesses {
     /// How they have failed, in a sentence; `None` if their job has ended in order.
     pub failure: Option<String>,
 }
+
+impl EndedProcesses {
+    /// Returns one process that has failed, by its number.
+    pub fn failed(number: u32, why: &str) -> EndedProcesses {
+        let numbers = number..number.saturating_add(1);
+        EndedProcesses { numbers, failure: Some(why.to_owned()) }
+    }
+}

@@ -234,6 +234,23 @@ fn a_job_that_fails_ends_no_other_and_its_processes_have_failed() {
 }
 
 #[test]
+fn a_process_has_failed_for_all_jobs_though_its_own_goes_on() {
+    for options in PLACES {
+        let group = Group::new("continues");
+        let watch = group.start_first("-n 1 RANK init publish_number=watch await_failure finalize");
+        let other = group.start(&format!(
+            "{options}--on-failure continue -n 2 RANK init await_name=watch 1:kill=9 {SLEEP}"
+        ));
+        let ran = finish(watch);
+        assert_eq!(ran.out, "3..4: its process was killed by signal 9 (Killed)\n", "{ran:?}");
+        assert!(ran.code == 0 && ran.time < SOON, "{ran:?}");
+        kill_process(Pid::from_child(&other), Signal::TERM).unwrap();
+        finish(other);
+        group.is_over();
+    }
+}
+
+#[test]
 fn a_job_that_is_killed_ends_no_other() {
     let group = Group::new("killed");
     let watch = group.start("-n 1 RANK init publish_number=watch await_failure finalize");

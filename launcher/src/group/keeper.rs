@@ -250,6 +250,10 @@ impl Keeper {
                 member.stall = stall;
                 self.judge_stall();
             }
+            (ToKeeper::Failed(ended), State::Member(member)) if member.has(&ended.numbers) => {
+                self.send_to_others(id, &FromKeeper::OthersEnded(ended));
+            }
+            (ToKeeper::Failed(_), State::Member(_)) => {}
             (ToKeeper::Over { code: 0 }, State::Member(_)) => self.remove(id, None),
             (ToKeeper::Over { code }, State::Member(_)) => {
                 self.remove(id, Some(&format!("it has ended with exit code {code}")));
@@ -343,6 +347,19 @@ impl Keeper {
     fn send_to_all(&mut self, message: &FromKeeper) {
         let members = self.connections.values_mut().filter(|connection| connection.is_member());
         members.for_each(|connection| connection.stream.send(message));
+    }
+
+    fn send_to_others(&mut self, sender: usize, message: &FromKeeper) {
+        let others =
+            self.connections.iter_mut().filter(|(id, it)| **id != sender && it.is_member());
+        others.for_each(|(_, connection)| connection.stream.send(message));
+    }
+}
+
+impl Member {
+    /// Returns true if all of these are numbers of the job.
+    fn has(&self, numbers: &Range<u32>) -> bool {
+        self.numbers.iter().any(|own| own.start <= numbers.start && numbers.end <= own.end)
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use bootstrap::control::ToRank;
 use bootstrap::service_names::NameRequest;
+use bootstrap::spawning::EndedProcesses;
 
 use super::messages::{FromKeeper, ToKeeper};
 use crate::nested::event::JobEvent;
@@ -95,6 +96,11 @@ impl GroupLink {
     /// Requests numbers for the processes of a spawned job.
     pub(crate) fn ask_numbers(&mut self, count: u32) {
         self.stream.send(&ToKeeper::Numbers(count));
+    }
+
+    /// Reports processes that have failed, while the job goes on.
+    pub(crate) fn report_failed(&mut self, ended: &EndedProcesses) {
+        self.stream.send(&ToKeeper::Failed(ended.clone()));
     }
 
     /// Sends whether the ranks make progress, if that has changed.

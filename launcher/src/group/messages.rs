@@ -11,7 +11,7 @@
 //!   Store                       <->              Store
 //!   Numbers (count)              ->              for a job that a process spawns
 //!                                <-              Numbers
-//!   Stalled                      ->
+//!   Stalled, Failed              ->
 //!                                <-              Stall, OthersEnded
 //!   Over                         ->
 //! ```
@@ -69,6 +69,8 @@ pub(super) enum ToKeeper {
         /// The exit code.
         code: u8,
     },
+    /// Processes have failed, and their job goes on.
+    Failed(EndedProcesses),
 }
 
 /// A message of the keeper.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bootstrap::spawning::EndedProcesses;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, wait};
 
@@ -190,7 +191,9 @@ impl Job {
             self.report_memory_limit(event);
         }
         if self.outcome.is_survived(event) && self.phase == Phase::Running {
-            self.announce_failure(event.rank(), &report::why_failed(event));
+            let why = report::why_failed(event);
+            self.announce_failure(event.rank(), &why);
+            self.jobs.report_failed(EndedProcesses::failed(self.base + event.rank(), &why));
         }
         if ends {
             self.end_after(event);

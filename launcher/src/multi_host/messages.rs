@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bootstrap::Snapshot;
+use bootstrap::spawning::EndedProcesses;
 
 use super::state::{MultiHostJob, Phase};
 use crate::absent_ranks::Waiter;
@@ -144,6 +145,7 @@ impl MultiHostJob {
     /// Tells the hosts that a rank has failed, and that the job goes on.
     pub(super) fn announce_failure(&mut self, rank: u32, why: &str) {
         self.links.send_to_all(&ToHost::Failed { rank, why: why.to_owned() });
+        self.jobs.report_failed(EndedProcesses::failed(self.base + rank, why));
     }
 
     /// Records ranks that did not fail, and tells the hosts of those that never called MPI_Init.

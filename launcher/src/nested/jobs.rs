@@ -280,6 +280,7 @@ impl NestedJob {
                 self.stall = stall;
                 Some(JobEvent::Stalled)
             }
+            FromNested::Failed(ended) => Some(JobEvent::ProcessesFailed(ended)),
             FromNested::Over { code, none_in_mpi } => self.on_over(code, none_in_mpi),
             // A message that comes twice, or is about another job, is ignored.
             FromNested::Started | FromNested::Refused(_) | FromNested::Spawn { .. } => None,

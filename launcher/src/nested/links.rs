@@ -163,6 +163,16 @@ impl JobLinks {
         self.jobs_mut().into_iter().for_each(|jobs| jobs.announce(ended));
     }
 
+    /// Tells all other jobs that processes of this one, or of a spawned one, have failed, and that
+    /// their job goes on.
+    pub(crate) fn report_failed(&mut self, ended: EndedProcesses) {
+        match self {
+            JobLinks::Outermost(all) => all.report_failed(&ended),
+            JobLinks::Spawned(outer) => outer.report_failed(ended),
+            JobLinks::None => {}
+        }
+    }
+
     /// Requests the spawned jobs to end.
     pub(crate) fn end(&mut self, now: Instant) {
         self.jobs_mut().into_iter().for_each(|jobs| jobs.end(now));

@@ -6,7 +6,7 @@
 //!   Begin (share, settings)       ->     starts the ranks
 //!                                 <-     Started, or Refused; at last Over
 //!   Store                        <->     Store
-//!                                 <-     Spawn, Stalled
+//!                                 <-     Spawn, Stalled, Failed
 //!   Stop, Table, OthersEnded, End ->
 //! ```
 //!
@@ -67,6 +67,8 @@ pub(crate) enum FromNested {
         /// No rank called MPI_Init.
         none_in_mpi: bool,
     },
+    /// Processes have failed, and their job goes on.
+    Failed(EndedProcesses),
 }
 
 /// A spawned job. Carries the settings that daemons do not get.

@@ -6,7 +6,7 @@
 
 use std::mem::take;
 
-use bootstrap::spawning::SpawnRequest;
+use bootstrap::spawning::{EndedProcesses, SpawnRequest};
 
 use super::event::JobEvent;
 use super::messages::{FromNested, ToNested};
@@ -71,6 +71,11 @@ impl Outer {
 
     pub(super) fn spawn(&mut self, asker: u32, request: SpawnRequest) {
         self.stream.send(&FromNested::Spawn { asker, request });
+    }
+
+    /// Reports processes that have failed, while the job goes on.
+    pub(super) fn report_failed(&mut self, ended: EndedProcesses) {
+        self.stream.send(&FromNested::Failed(ended));
     }
 
     /// Sends whether the ranks make progress, if that has changed.

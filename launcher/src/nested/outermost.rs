@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use bootstrap::spawning::{MAX_PROCESSES, SpawnRequest};
+use bootstrap::spawning::{EndedProcesses, MAX_PROCESSES, SpawnRequest};
 
 use super::event::{JobEvent, NewJob};
 use super::jobs::{NestedJobs, Plan};
@@ -111,6 +111,12 @@ impl Outermost {
     /// the reason.
     pub(super) fn refuse_planned(&mut self) -> Vec<(u32, String)> {
         self.planned.drain(..).map(|plan| (plan.parent, LOST.to_owned())).collect()
+    }
+
+    /// Tells the spawned jobs and those of the group that processes have failed.
+    pub(super) fn report_failed(&mut self, ended: &EndedProcesses) {
+        self.nested.announce(ended);
+        self.group.iter_mut().for_each(|group| group.report_failed(ended));
     }
 
     /// Returns the numbers that processes of other jobs may have.

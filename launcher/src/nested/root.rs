@@ -113,6 +113,10 @@ pub(crate) trait Root {
                 }
             }
             JobEvent::Stall => self.report_stall(),
+            JobEvent::ProcessesFailed(ended) => {
+                self.jobs().report_failed(ended.clone());
+                self.announce_others(ended);
+            }
             JobEvent::OthersEnded(ended) => {
                 self.jobs().announce(&ended);
                 self.announce_others(ended);
