@@ -219,6 +219,8 @@ knobs! {
         .formerly("shm.pool_bytes");
     SHM_SINGLE_COPY: SingleCopy = Row::choice("shm.single_copy",
         "way to read large messages straight from the sender's memory, where a probe of the peer succeeds (auto: XPMEM where the kernel has it, otherwise process_vm_readv)");
+    SHM_OTHER_JOBS: Switch = Row::switch("shm.other_jobs", true,
+        "use shared memory with processes of other jobs (spawned ones, --group) on the same host, where both may open each other's files, instead of TCP");
     SHM_GET_MIN: Bytes = Row::bytes("shm.get_min", 32 * K, 1..=G,
         "smallest message that may be read straight from the sender's memory");
     VERBS_LIBRARY: Name = Row::name("verbs.library",

@@ -2,10 +2,11 @@
 //!
 //! States ([`Transports`]): a process alone in its job has no transport. In a job on one host it
 //! has the intra-host transport. Over several hosts it has an inter-host transport, and the
-//! intra-host one if its host has other ranks. Only [`Endpoint::add_inter`] changes the state, when
-//! processes of other jobs are met. An enum, not `dyn`: the hot path costs one predictable branch,
-//! and the multi-host path is out of line. Towards protocols the endpoint is a [`Transport`]
-//! itself, so that a protocol runs on a single device in tests.
+//! intra-host one if its host has other ranks. Only [`Endpoint::add_inter`] and
+//! [`Endpoint::add_intra`] change the state, when processes of other jobs are met; those of this
+//! host may be reached by the intra-host transport, too. An enum, not `dyn`: the hot path costs one
+//! predictable branch, and the multi-host path is out of line. Towards protocols the endpoint is a
+//! [`Transport`] itself, so that a protocol runs on a single device in tests.
 
 pub mod inter;
 mod multi_host;
@@ -93,6 +94,22 @@ impl<Intra: HybridGet, Inter: HybridGet> Endpoint<Intra, Inter> {
         };
         let multi_host = MultiHost::new(local_ranks.into(), intra, inter);
         self.transports = Transports::MultiHost(Box::new(multi_host));
+    }
+
+    /// Gives a job with an inter-host transport the intra-host one, which it has lacked.
+    pub fn add_intra(&mut self, intra: Intra) {
+        match &mut self.transports {
+            Transports::MultiHost(multi_host) => multi_host.add_intra(intra),
+            _ => debug_assert!(false, "the job has no inter-host transport"),
+        }
+    }
+
+    /// Sends to a process of another job by the intra-host transport from now on, which reaches it.
+    pub fn add_local(&mut self, peer: Peer) {
+        match &mut self.transports {
+            Transports::MultiHost(multi_host) => multi_host.add_local(peer),
+            _ => debug_assert!(false, "the job has no inter-host transport"),
+        }
     }
 
     /// Returns the transport to ranks of this host, if there is one.

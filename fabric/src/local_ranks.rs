@@ -18,6 +18,15 @@ impl LocalRanks {
         self.range.contains(&rank) && (self.bits.is_empty() || self.has_bit(rank))
     }
 
+    /// Adds a rank.
+    pub fn insert(&mut self, rank: u32) {
+        let mut ranks: Vec<u32> = self.range.clone().filter(|&rank| self.contains(rank)).collect();
+        if let Err(at) = ranks.binary_search(&rank) {
+            ranks.insert(at, rank);
+            *self = LocalRanks::from(&ranks[..]);
+        }
+    }
+
     #[cold]
     fn has_bit(&self, rank: u32) -> bool {
         let index = (rank - self.range.start) as usize;
@@ -63,5 +72,8 @@ mod tests {
             }
         }
         assert_eq!(LocalRanks::from(&[2, 3, 4][..]), LocalRanks::from(2..5));
+        let mut set = LocalRanks::from(0..0);
+        [7, 200, 8, 7, 3].into_iter().for_each(|rank| set.insert(rank));
+        assert_eq!(set, LocalRanks::from(&[3, 7, 8, 200][..]));
     }
 }

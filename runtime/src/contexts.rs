@@ -10,7 +10,6 @@
 use bootstrap::Job;
 use fabric::Peer;
 use objects::{Comm, Result};
-use shm_transport::ShmTransport;
 
 use crate::agreement::{Agreed, NewComm};
 use crate::coll_segments::Host;
@@ -93,7 +92,8 @@ impl Core {
 
 /// Returns this host's segment and ranks; `None` if no other rank is here.
 fn host<'a>(stack: &'a Stack, job: &'a Job) -> Option<Host<'a>> {
-    let segment = stack.endpoint.intra().map(ShmTransport::segment)?;
+    let intra = stack.endpoint.intra().filter(|_| job.local_size > 1)?;
+    let segment = intra.segment();
     Some(Host { segment, numbers: job.local_numbers() })
 }
 

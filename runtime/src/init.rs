@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use config::{Knobs, knob};
 use fabric::Peer;
 use objects::{Class, Comm, Error, Group, Result, SignatureWord};
 use pt2pt::{Engine, Settings};
-use shm_transport::{Segment, ShmTransport, SingleCopy};
+use shm_transport::{Segment, SegmentError, ShmTransport, SingleCopy};
 use verbs_transport::Rails;
 
+use crate::addresses::Addresses;
 use crate::coll_segments::CollSegments;
 use crate::collective;
 use crate::explain;
@@ -26,7 +28,7 @@ use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Inter, Stack};
 use crate::usage;
-use crate::{other_jobs, spawn};
+use crate::{other_jobs, port, spawn};
 
 /// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
@@ -116,7 +118,8 @@ impl Core {
         let me = Peer(job.number);
         fabric::world::set_world(&job.world());
         let spin = spin(&job, knobs);
-        let Opened { endpoint, rejected } = endpoint(&job, knobs, spin)?;
+        let addresses = job.store().map(Addresses::new);
+        let Opened { endpoint, rejected } = endpoint(&job, knobs, spin, addresses.clone())?;
         if job.local_size < job.size {
             // The transports have put their addresses.
             job.fence().map_err(|error| Error::new(Class::Other, error.to_string()))?;
@@ -172,10 +175,14 @@ impl Core {
             meets_other_jobs: false,
             freed_links: Vec::new(),
             parent_comm: 0,
+            addresses,
+            home: None,
             met: BTreeSet::new(),
+            routed: BTreeSet::new(),
             ended_others: Vec::new(),
             ports: BTreeSet::new(),
             closed_ports: VecDeque::new(),
+            late_clients: Vec::new(),
             refusals: Vec::new(),
             port_numbers: 0,
             job,
@@ -212,7 +219,12 @@ struct Opened {
 }
 
 /// Opens the transports to all peers.
-fn endpoint(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Opened> {
+fn endpoint(
+    job: &Job,
+    knobs: &Knobs,
+    spin: Duration,
+    addresses: Option<Addresses>,
+) -> Result<Opened> {
     let (is_alone, is_on_one_host) = (job.size == 1, job.local_size == job.size);
     if is_alone || is_on_one_host {
         let intra = if is_alone { None } else { intra(job, knobs, spin)? };
@@ -222,19 +234,42 @@ fn endpoint(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Opened> {
         return Ok(Opened { endpoint, rejected: inter::Rejected { verbs, tcp } });
     }
     let inter::Opened { inter, rejected } =
-        inter::open(job, knobs).map_err(|why| other_hosts_unreachable(job, &why))?;
+        inter::open(job, knobs, addresses).map_err(|why| other_hosts_unreachable(job, &why))?;
     let intra = if job.local_size > 1 { intra(job, knobs, spin)? } else { None };
     Ok(Opened { endpoint: Endpoint::multi_host(job.local_numbers(), intra, inter), rejected })
 }
 
 /// Opens the transport to the ranks of this host; `None` without a launcher.
 fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport>> {
-    let Some((file, offset)) = job.segment() else { return Ok(None) };
+    let segment = job.segment();
+    segment.map(|(file, offset)| open_intra(job, knobs, spin, file, offset)).transpose()
+}
+
+/// Opens the transport within this host for a rank that is alone there, to reach processes of other
+/// jobs.
+pub(crate) fn intra_to_other_jobs(job: &Job, knobs: &Knobs) -> Result<ShmTransport> {
+    let spin = spin(job, knobs);
+    match intra(job, knobs, spin)? {
+        Some(intra) => Ok(intra),
+        None => {
+            let file = Segment::file().map_err(no_memory)?;
+            open_intra(job, knobs, spin, file.as_fd(), 0)
+        }
+    }
+}
+
+fn open_intra(
+    job: &Job,
+    knobs: &Knobs,
+    spin: Duration,
+    file: BorrowedFd<'_>,
+    offset: u64,
+) -> Result<ShmTransport> {
     let ring_bytes = knobs.bytes(knob::SHM_RING_BYTES);
     let bounce_bytes = knobs.size_or_auto(knob::SHM_BOUNCE_BYTES).unwrap_or_else(bounce_bytes);
     let segment =
         Segment::attach(file, offset, job.local_rank, job.local_size, ring_bytes, bounce_bytes)
-            .map_err(|error| Error::new(Class::NoMem, error.to_string()))?;
+            .map_err(no_memory)?;
     let settings = shm_transport::Settings {
         eager_max: knobs.bytes(knob::SHM_EAGER_MAX),
         get_min: knobs.bytes(knob::SHM_GET_MIN),
@@ -255,7 +290,11 @@ fn intra(job: &Job, knobs: &Knobs, spin: Duration) -> Result<Option<ShmTransport
     if job.survives_failures() {
         transport.watch_ends(entries().map(|entry| entry.ended()).collect());
     }
-    Ok(Some(transport))
+    Ok(transport)
+}
+
+pub(crate) fn no_memory(error: SegmentError) -> Error {
+    Error::new(Class::NoMem, error.to_string())
 }
 
 /// Returns the size of a bounce pool whose lines have left the caches of both sides before they are
@@ -287,12 +326,8 @@ fn other_hosts_unreachable(job: &Job, why: &str) -> Error {
 /// Performs MPI_Finalize, after the callbacks of MPI_COMM_SELF's attributes have run. Collective
 /// over MPI_COMM_WORLD.
 pub fn finalize() -> Result<()> {
-    with(|p| {
-        p.core().map(|core| {
-            core.job.mark_finalizing();
-            core.close_ports();
-        })
-    })?;
+    with(|p| p.core().map(|core| core.job.mark_finalizing()))?;
+    port::close_all()?;
     block_on(|p| p.bsend.is_idle().then_some(()));
     with(|p| {
         if p.core.as_deref().is_some_and(|core| core.checks_usage) {

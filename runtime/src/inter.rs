@@ -14,6 +14,8 @@ use verbs_transport::{Rails, Unavailable};
 use crate::addresses::Addresses;
 use crate::stack::Inter;
 
+const NO_ADDRESSES: &str = "no launcher provides the addresses of other processes";
+
 /// The transport between hosts, and what is not part of it.
 pub(crate) struct Opened {
     pub(crate) inter: Inter,
@@ -28,9 +30,12 @@ pub(crate) struct Rejected {
 }
 
 /// Opens the transport to other hosts; the error is a text for the user.
-pub(crate) fn open(job: &Job, knobs: &Knobs) -> Result<Opened, String> {
-    let store = job.store().ok_or("no launcher provides the addresses of other processes")?;
-    let store = Addresses::new(store);
+pub(crate) fn open(
+    job: &Job,
+    knobs: &Knobs,
+    addresses: Option<Addresses>,
+) -> Result<Opened, String> {
+    let store = addresses.ok_or(NO_ADDRESSES)?;
     let by_knob = |value: &str| {
         Some(format!("inter.transport = {value}; `--set inter.transport=auto` allows both"))
     };
@@ -126,7 +131,10 @@ fn tcp(job: &Job, knobs: &Knobs, store: &Addresses) -> Result<TcpTransport, Stri
 }
 
 /// Opens TCP to processes of other jobs, for a process that needs no transport between hosts.
-pub(crate) fn open_to_other_jobs(job: &Job, knobs: &Knobs) -> Result<Inter, String> {
-    let store = job.store().ok_or("no launcher provides the addresses of other processes")?;
-    tcp(job, knobs, &Addresses::new(store)).map(Inter::tcp_only)
+pub(crate) fn open_to_other_jobs(
+    job: &Job,
+    knobs: &Knobs,
+    addresses: Option<Addresses>,
+) -> Result<Inter, String> {
+    tcp(job, knobs, &addresses.ok_or(NO_ADDRESSES)?).map(Inter::tcp_only)
 }

@@ -15,6 +15,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use crate::communicator::agree;
 use crate::control_channel::ControlChannel;
 use crate::lock::with;
+use crate::other_jobs::reach;
 use crate::{agreement, collective};
 
 /// The local group of an intercommunicator that is being created.
@@ -158,10 +159,10 @@ impl LocalGroup {
     /// with the other leader; only the leader calls it.
     fn agree(&self, exchange: impl FnOnce() -> Result<Agreed>) -> Result<Agreed> {
         let exchanged = (self.rank == self.leader).then(exchange);
-        match exchanged {
+        let agreed = match exchanged {
             Some(Err(error)) => {
                 self.broadcast_from_leader(&mut Announcement::of_error(error.class()).encode())?;
-                Err(error)
+                return Err(error);
             }
             Some(Ok(agreed)) => {
                 let announcement = Announcement {
@@ -171,10 +172,13 @@ impl LocalGroup {
                 };
                 self.broadcast_from_leader(&mut announcement.encode())?;
                 self.broadcast_from_leader(&mut encode_members(&agreed.remote))?;
-                Ok(agreed)
+                agreed
             }
-            None => self.receive_agreed(),
-        }
+            None => self.receive_agreed()?,
+        };
+        // All members wait here for all of the other group, whose leader has told them.
+        reach(agreed.remote.iter())?;
+        Ok(agreed)
     }
 
     /// Agrees with the other leader, whom `find` finds; called by the leader.
@@ -189,7 +193,7 @@ impl LocalGroup {
     /// Agrees with this leader; called by the leader.
     fn exchange_with_leader(&self, channel: ControlChannel, other: Peer) -> Result<Agreed> {
         check_disjoint(&self.group, other)?;
-        with(|p| p.core()?.reach(std::iter::once(other)))?;
+        reach(std::iter::once(other))?;
         let proposal = with(|p| p.core().map(|core| core.propose(false)))?;
         let ours =
             Announcement { error_class: 0, context: proposal, size: self.group.size().into() };
@@ -206,7 +210,6 @@ impl LocalGroup {
         if let Some(shared) = shared {
             return Err(overlap(shared));
         }
-        with(|p| p.core()?.reach(remote.iter()))?;
         Ok(Agreed { context: proposal.max(theirs.context), remote })
     }
 
@@ -227,7 +230,7 @@ impl LocalGroup {
         with(|p| {
             let core = p.core()?;
             core.end_proposal(0, agreement::Agreed::without_segment(context));
-            core.reach(remote.iter())
+            Ok(())
         })?;
         Ok(Agreed { context, remote })
     }

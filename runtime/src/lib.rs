@@ -37,6 +37,7 @@ pub mod files;
 pub mod generalized;
 mod guarded;
 pub mod hardware;
+mod homes;
 mod incidents;
 mod init;
 mod inter;

@@ -2,10 +2,10 @@
 //! group, which other `mpiexec` have started.
 //!
 //! A process knows its peers by their process numbers ([`bootstrap::spawning`]); those outside of
-//! [`bootstrap::Job::world`] are of other jobs. TCP reaches them, also on the same host: each job
-//! has a shared memory of its own. A process that has no transport between hosts opens TCP when it
-//! first meets another job. Communicators with members of other jobs have no collective segment and
-//! no table of hosts, since these are known within a job alone.
+//! [`bootstrap::Job::world`] are of other jobs. TCP reaches them, and shared memory those of the
+//! same host (`homes`). A process that has no transport between hosts opens TCP when it first meets
+//! another job. Communicators with members of other jobs have no collective segment and no table of
+//! hosts, since these are known within a job alone.
 //!
 //! MPI_Finalize is collective over all processes that are connected (MPI-5.0 §11.10.4): it ends
 //! with a barrier on each communicator with members of other jobs, also on those that were freed,
@@ -18,7 +18,7 @@ use objects::{Class, Comm, Error, Result};
 use crate::collective;
 use crate::context_id::is_control;
 use crate::inter;
-use crate::lock::with;
+use crate::lock::{block_on, with};
 use crate::process::{Core, Process};
 
 impl Core {
@@ -33,25 +33,45 @@ impl Core {
         self.meets_other_jobs && members.any(|peer| self.is_of_other_job(peer))
     }
 
-    /// Makes sure that these processes can be reached, or are known to have failed.
-    pub(crate) fn reach(&mut self, peers: impl Iterator<Item = Peer>) -> Result<()> {
-        let world = self.job.world();
-        let others: Vec<Peer> = peers.filter(|peer| !world.contains(&peer.0)).collect();
-        if others.is_empty() {
-            return Ok(());
-        }
-        self.meet_other_jobs()?;
-        for peer in others {
-            let is_it = |ended: &&EndedProcesses| ended.numbers.contains(&peer.0);
-            let ended = self.ended_others.iter().find(is_it);
-            match ended.map(|ended| ended.failure.clone()) {
-                None => {}
-                Some(Some(why)) => self.mark_failed(peer, &why),
-                Some(None) => return Err(Error::new(Class::ProcAborted, left(peer).to_string())),
-            }
-            self.met.insert(peer);
+    /// Makes sure that a process can be reached by TCP, or is known to have failed.
+    pub(crate) fn reach_by_tcp(&mut self, peer: Peer) -> Result<()> {
+        if self.is_of_other_job(peer) {
+            self.meet_other_jobs()?;
+            self.meet(peer)?;
         }
         Ok(())
+    }
+
+    /// Takes note that this process communicates with one of another job. Returns false if that one
+    /// has failed.
+    fn meet(&mut self, peer: Peer) -> Result<bool> {
+        let is_it = |ended: &&EndedProcesses| ended.numbers.contains(&peer.0);
+        let ended = self.ended_others.iter().find(is_it).map(|ended| ended.failure.clone());
+        let lives = ended.is_none();
+        match ended {
+            None => {}
+            Some(Some(why)) => self.mark_failed(peer, &why),
+            Some(None) => return Err(Error::new(Class::ProcAborted, left(peer).to_string())),
+        }
+        self.met.insert(peer);
+        Ok(lives)
+    }
+
+    /// Goes on with [`reach`]; `None` while it is not known where one of the processes is.
+    pub(crate) fn poll_reach(&mut self, others: &[Peer]) -> Option<Result<()>> {
+        let mut is_over = true;
+        for &peer in others {
+            let is_routed = match self.meet(peer) {
+                Ok(true) => self.choose_transport(peer),
+                Ok(false) => Ok(true),
+                Err(error) => Err(error),
+            };
+            match is_routed {
+                Ok(is_routed) => is_over &= is_routed,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        is_over.then_some(Ok(()))
     }
 
     /// Takes note of processes of another job that have ended. If they have failed, so does what
@@ -79,8 +99,8 @@ impl Core {
         if self.meets_other_jobs {
             return Ok(());
         }
-        let endpoint = &mut self.stack.endpoint;
-        match endpoint.inter() {
+        let addresses = self.addresses();
+        match self.stack.endpoint.inter() {
             Some(inter) if inter.tcp().is_some() => {}
             Some(_) => {
                 return Err(unreachable(
@@ -90,14 +110,34 @@ impl Core {
             None => {
                 let knobs = crate::tools::load_knobs()
                     .map_err(|error| Error::new(Class::Other, error.to_string()))?;
-                let inter = inter::open_to_other_jobs(&self.job, &knobs);
+                let inter = inter::open_to_other_jobs(&self.job, &knobs, addresses);
                 let inter = inter.map_err(|why| unreachable(&why))?;
-                endpoint.add_inter(self.job.local_numbers(), inter);
+                self.stack.endpoint.add_inter(self.job.local_numbers(), inter);
             }
         }
         self.meets_other_jobs = true;
         self.planner.get_mut().meet_other_jobs();
-        Ok(())
+        self.publish_home()
+    }
+}
+
+/// Makes sure that these processes can be reached, or are known to have failed: by shared memory if
+/// they are on this host. Those of other jobs must call this with this process meanwhile.
+pub(crate) fn reach(peers: impl Iterator<Item = Peer>) -> Result<()> {
+    let others = with(|p| {
+        let core = p.core()?;
+        let others: Vec<Peer> = peers.filter(|&peer| core.is_of_other_job(peer)).collect();
+        if !others.is_empty() {
+            core.meet_other_jobs()?;
+        }
+        Ok(others)
+    })?;
+    match others.is_empty() {
+        true => Ok(()),
+        false => block_on(|p| match p.core() {
+            Ok(core) => core.poll_reach(&others),
+            Err(error) => Some(Err(error)),
+        }),
     }
 }
 

@@ -28,7 +28,7 @@ use objects::{Class, Comm, Error, Group, Result};
 use crate::blocked_on;
 use crate::control_channel::ControlChannel;
 use crate::intercomm::{Announcement, check_disjoint, create_with, create_with_next};
-use crate::lock::{progress_once, with};
+use crate::lock::{block_on, progress_once, with};
 use crate::own_launcher;
 use crate::process::{Core, Process, predefined};
 use crate::service;
@@ -164,8 +164,30 @@ pub fn close(name: &[u8]) -> Result<()> {
     if has_launcher()? {
         service::ask(NameRequest::Unpublish { name: port.registration() })?;
     }
+    refuse_arrived();
+    Ok(())
+}
+
+/// Refuses the clients that have come to closed ports so far.
+fn refuse_arrived() {
     progress_once();
-    with(Process::refuse_clients);
+    block_on(|p| {
+        p.refuse_clients();
+        let are_refused = p.core.as_deref().is_none_or(|core| core.late_clients.is_empty());
+        are_refused.then_some(())
+    });
+}
+
+/// Closes all ports, in MPI_Finalize.
+pub(crate) fn close_all() -> Result<()> {
+    let had_ports = with(|p| {
+        let core = p.core()?;
+        core.closed_ports.extend(std::mem::take(&mut core.ports));
+        Ok(!core.closed_ports.is_empty())
+    })?;
+    if had_ports {
+        refuse_arrived();
+    }
     Ok(())
 }
 
@@ -176,37 +198,45 @@ impl Process {
         let Some(core) = self.core.as_deref_mut() else { return false };
         let Core { refusals, stack, .. } = core;
         refusals.retain(|message| !message.is_over(stack));
-        if core.closed_ports.is_empty() || core.stack.pt2pt().unexpected() == 0 {
+        if core.closed_ports.is_empty() {
             return false;
         }
-        let (job, owner) = (core.job.id(), core.job.number);
-        let ports = core.closed_ports.iter().map(|&number| Port { job, owner, number });
-        let arrived: Vec<_> = ports
-            .flat_map(|port| {
-                let hellos = std::iter::from_fn(|| port.channel().take(&mut core.stack));
-                hellos.map(move |hello| (port, Hello::decode(hello))).collect::<Vec<_>>()
-            })
-            .collect();
-        arrived.iter().for_each(|&(port, hello)| core.refuse(port, hello));
-        !arrived.is_empty()
+        if core.stack.pt2pt().unexpected() > 0 {
+            let (job, owner) = (core.job.id(), core.job.number);
+            for &number in &core.closed_ports {
+                let channel = Port { job, owner, number }.channel();
+                while let Some(hello) = channel.take(&mut core.stack) {
+                    let Hello { process, connection } = Hello::decode(hello);
+                    core.late_clients.push((number, process, connection));
+                }
+            }
+        }
+        let late = std::mem::take(&mut core.late_clients);
+        late.into_iter().fold(false, |is_any, client| core.refuse(client) | is_any)
     }
 }
 
 impl Core {
-    /// Closes all ports, in MPI_Finalize.
-    pub(crate) fn close_ports(&mut self) {
-        self.closed_ports.extend(std::mem::take(&mut self.ports));
-    }
-
-    /// Sends an error to a client, and takes what it sends meanwhile.
-    fn refuse(&mut self, port: Port, hello: Hello) {
-        let (channel, client) = (port.connection(hello), Peer(hello.process));
-        if self.reach(std::iter::once(client)).is_ok() {
-            let refusal = Announcement::of_error(Class::Port).encode();
-            let sent = channel.start_send(self, client, refusal);
-            let ignored = channel.start_discard(self, client, Announcement::SIZE);
-            self.refusals.extend([sent, ignored]);
+    /// Sends an error to a client, and takes what it sends meanwhile. Returns false, and keeps the
+    /// client for later, while it is not known how to reach it.
+    fn refuse(&mut self, (number, process, connection): (u64, u32, u64)) -> bool {
+        let client = Peer(process);
+        match self.poll_reach(&[client]) {
+            None => {
+                self.late_clients.push((number, process, connection));
+                return false;
+            }
+            Some(Ok(())) => {
+                let port = Port { job: self.job.id(), owner: self.job.number, number };
+                let channel = port.connection(Hello { process, connection });
+                let refusal = Announcement::of_error(Class::Port).encode();
+                let sent = channel.start_send(self, client, refusal);
+                let ignored = channel.start_discard(self, client, Announcement::SIZE);
+                self.refusals.extend([sent, ignored]);
+            }
+            Some(Err(_)) => {}
         }
+        true
     }
 }
 
@@ -230,7 +260,8 @@ pub fn connect(local: usize, root: u32, name: ReadName<'_>) -> Result<Comm> {
         let port = Port::parse(&name()?)?;
         let owner = find_owner(port, group)?;
         let hello = Hello::of_new_connection()?;
-        with(|p| p.core()?.reach(std::iter::once(owner)))?;
+        // The owner does not know this process before it has read that.
+        with(|p| p.core()?.reach_by_tcp(owner))?;
         port.channel().send(owner, &hello.encode())?;
         Ok((port.connection(hello), owner))
     })

@@ -19,7 +19,9 @@ use objects::{
     Table,
 };
 use pt2pt::{MessageId, RequestId};
+use shm_transport::Home;
 
+use crate::addresses::Addresses;
 use crate::bsend::BsendBuffers;
 use crate::coll_segments::CollSegments;
 use crate::detached::Detached;
@@ -130,8 +132,14 @@ pub struct Core {
     pub(crate) unannounced: Vec<usize>,
     /// Processes of other jobs can be reached; see `other_jobs`.
     pub(crate) meets_other_jobs: bool,
+    /// The addresses of other processes, unless there is no launcher.
+    pub(crate) addresses: Option<Addresses>,
+    /// Where processes of other jobs find this one's shared memory, once it meets them.
+    pub(crate) home: Option<Home>,
     /// The processes of other jobs that this one has met.
     pub(crate) met: BTreeSet<Peer>,
+    /// Those of them whose transport is chosen; see `homes`.
+    pub(crate) routed: BTreeSet<Peer>,
     /// Processes of other jobs that have ended.
     pub(crate) ended_others: Vec<EndedProcesses>,
     /// Communicators with members of other jobs that were freed and not disconnected.
@@ -142,6 +150,8 @@ pub struct Core {
     pub(crate) ports: BTreeSet<u64>,
     /// The numbers of the latest ports that were closed.
     pub(crate) closed_ports: VecDeque<u64>,
+    /// Clients of these that are not refused yet: port, process and connection.
+    pub(crate) late_clients: Vec<(u64, u32, u64)>,
     /// Messages with which clients of these are refused.
     pub(crate) refusals: Vec<Detached>,
     /// How many ports this process has opened, and connections it has asked for.

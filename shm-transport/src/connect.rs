@@ -13,9 +13,10 @@ use crate::blocks::BodyBlocks;
 use crate::control::Control;
 use crate::inbound::InboundRings;
 use crate::outbound::Outbound;
+use crate::outsiders::Outsiders;
 use crate::peers::LocalPeers;
 use crate::ring::{Consumer, LINE, Producer};
-use crate::segment::{Segment, SegmentError};
+use crate::segment::{RingPlace, Segment, SegmentError};
 use crate::single_copy::{self, Access, SingleCopy};
 use crate::sync::{AtomicU32, Ordering};
 use crate::window::WindowMaps;
@@ -44,7 +45,8 @@ pub struct ShmTransport {
     /// This rank's control block.
     pub(crate) own: &'static Control,
     pub(crate) peers: LocalPeers,
-    /// By world rank, so that a message needs one look-up.
+    pub(crate) outsiders: Outsiders,
+    /// By process number, so that a message needs one look-up.
     pub(crate) outbound: Vec<Option<Box<Outbound>>>,
     pub(crate) inbound: InboundRings,
     accepted: Accepted,
@@ -66,7 +68,7 @@ pub struct ShmTransport {
     pub(crate) announced: u32,
     /// Bodies are read while they are written: the ranks have processors of their own.
     pub(crate) pipelines: bool,
-    caps: Caps,
+    pub(crate) caps: Caps,
 }
 
 /// The peers whose connects this rank has seen.
@@ -100,6 +102,7 @@ impl ShmTransport {
         ShmTransport {
             own,
             outbound: std::iter::repeat_with(|| None).take(peers.world_ranks()).collect(),
+            outsiders: Default::default(),
             inbound: Default::default(),
             accepted: Accepted { bits: vec![0; ranks.div_ceil(64)], connects: 0 },
             blocks: BodyBlocks::new(ranks),
@@ -142,7 +145,7 @@ impl ShmTransport {
     /// started; otherwise why there is none, with the remedy.
     pub fn single_copy_from(&self, peer: Peer) -> Result<&'static str, String> {
         let local = self.peers.local(peer).ok_or("the rank is on another host")?;
-        single_copy::describe(&self.segment.control(local).probe)
+        single_copy::describe(&self.control(local).probe)
     }
 
     #[inline]
@@ -159,9 +162,9 @@ impl ShmTransport {
         let failed = |why: String| PeerFailed { peer, why };
         let local =
             self.peers.local(peer).ok_or_else(|| failed("it is not on this host".into()))?;
-        let producer = self.producer(local).map_err(|error| failed(error.to_string()))?;
+        let ring = self.outgoing(local).map_err(|error| failed(error.to_string()))?;
         let (me, theirs) = (self.segment.me(), self.segment.control(local));
-        let outbound = Outbound::new(producer, &theirs.event_count, self.caps, local);
+        let outbound = Outbound::new(ring, &theirs.event_count, self.caps, local);
         self.outbound[peer.0 as usize] = Some(Box::new(outbound));
         if matches!(self.access[local as usize], Access::Refused) {
             self.refuse(peer, local);
@@ -174,11 +177,12 @@ impl ShmTransport {
         Ok(())
     }
 
-    fn producer(&self, local: u32) -> Result<Producer, SegmentError> {
+    fn outgoing(&self, local: u32) -> Result<(Producer, RingPlace), SegmentError> {
         let (end, me) = (self.segment.first_lap_granules(), self.segment.me());
-        self.segment.allocate_ring(local, 0..end)?;
+        let place = self.segment.ring(me, local);
+        place.allocate(0..end)?;
         let rank = self.peers.world(me).map_or(u32::MAX, |peer| peer.0);
-        Ok(Producer::new(self.segment.ring(me, local)?, end, rank))
+        Ok((Producer::new(place.map()?, end, rank), place))
     }
 
     /// Returns whether a rank has connected since the last [`ShmTransport::accept`].
@@ -202,7 +206,7 @@ impl ShmTransport {
                 let local = index as u32 * 64 + new.trailing_zeros();
                 new &= new - 1;
                 let Some(peer) = self.peers.world(local) else { continue };
-                match self.segment.ring(local, me) {
+                match self.segment.ring(local, me).map() {
                     Ok(memory) => {
                         let control = self.segment.control(local);
                         self.inbound.add(peer, local, control, Consumer::new(memory, peer.0));
@@ -218,7 +222,8 @@ impl ShmTransport {
     pub(crate) fn may_read(&mut self, peer: Peer, local: u32) -> bool {
         let access = &mut self.access[local as usize];
         if matches!(access, Access::Unprobed) {
-            *access = Access::probe(&self.segment.control(local).probe);
+            let (segment, rank) = self.outsiders.find(&self.segment, local);
+            *access = Access::probe(&segment.control(rank).probe);
         }
         match access {
             Access::Unprobed => false,

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub agreement: AtomicU64,
     /// Bytes reserved for windows so far; see `window`.
     pub window_bytes: AtomicU64,
+    /// A random number, by which processes of other jobs know the segment; see `outsiders`.
+    pub nonce: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Shared>() == LINE);

@@ -8,7 +8,11 @@
 //! next page     rings         for each receiver, for each sender: ring_bytes
 //! next page     bodies        for each sender: its bounce pool and its recycled blocks
 //! next 2 MiB    windows       grows as windows are reserved: see `window`
+//! 4 PiB         outsiders     for each receiver, for each process number: ring_bytes. Only what is
+//!                             used is part of the file: see `outsiders`
 //! ```
+
+use fabric::Peer;
 
 use crate::body::BodyMemory;
 use crate::coll_segment::{self, SyncKind};
@@ -16,6 +20,11 @@ use crate::control::{COLL_SEGMENTS, Control, Shared};
 
 /// Alignment of the windows and of each of them, bytes: a huge page.
 pub(crate) const WINDOW_ALIGN: u64 = 2 << 20;
+
+/// Where the rings of outsiders begin: no window reaches so far.
+const OUTSIDERS_BEGIN: u64 = 1 << 52;
+/// One past the largest process number of an outsider.
+pub(crate) const OUTSIDERS_END: u32 = 1 << 20;
 
 /// The inputs of the offsets.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +40,18 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Returns the word by which ranks compare their inputs.
+    pub(crate) fn agreement(&self) -> u64 {
+        let bits = |bytes: u64| u64::from(bytes.trailing_zeros());
+        u64::from(self.size) << 32 | bits(self.bounce_bytes) << 8 | bits(self.ring_bytes)
+    }
+
+    /// Returns the ranks and the bytes of a ring and of a bounce pool of such a word.
+    pub(crate) fn agreed(word: u64) -> (u32, u64, u64) {
+        let bytes = |bits: u32| 1u64.checked_shl(bits & 0xFF).unwrap_or(0);
+        ((word >> 32) as u32, bytes(word as u32), bytes(word as u32 >> 8))
+    }
+
     /// Returns the offset of a rank's control block.
     pub(crate) fn control(&self, rank: u32) -> u64 {
         assert!(rank < self.size);
@@ -54,6 +75,13 @@ impl Layout {
         assert!(from < self.size && to < self.size);
         let index = u64::from(to) * u64::from(self.size) + u64::from(from);
         self.rings() + index * self.ring_bytes
+    }
+
+    /// Returns the offset of the ring that a process of another job writes and `to` reads.
+    pub(crate) fn outsider_ring(&self, from: Peer, to: u32) -> u64 {
+        assert!(from.0 < OUTSIDERS_END && to < self.size);
+        let index = u64::from(to) * u64::from(OUTSIDERS_END) + u64::from(from.0);
+        OUTSIDERS_BEGIN + index * self.ring_bytes
     }
 
     /// Returns the offset of a rank's external bodies.
@@ -104,6 +132,8 @@ mod tests {
                 layout.bodies(0),
                 layout.bodies(last) + BodyMemory::length(layout.bounce_bytes),
                 layout.fixed_bytes(),
+                layout.outsider_ring(Peer(0), 0),
+                layout.outsider_ring(Peer(OUTSIDERS_END - 1), last) + layout.ring_bytes,
             ];
             assert!(begins.is_sorted(), "{size} ranks: {begins:?}");
             for at in [layout.coll_segment(last, 0), layout.ring(0, last), layout.bodies(last)] {

@@ -10,6 +10,7 @@
 //! A message of up to 24 bytes costs one cache line that moves from sender to receiver: no
 //! read-modify-write, no lock, no system call, and a fence only where ranks share processors.
 //! Memory follows the pairs that communicate: a page for each ordered pair, more for busy ones.
+//! Processes of other jobs on the host are reached alike (`outsiders`).
 //!
 //! This crate does not detect that a peer has died: the launcher ends the job.
 
@@ -33,17 +34,23 @@ mod copy_cost;
 mod copy_tuner;
 mod event_count;
 #[cfg(not(loom))]
+mod home;
+#[cfg(not(loom))]
 mod inbound;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(all(test, loom))]
 mod loom_harness;
 #[cfg(not(loom))]
+mod meet;
+#[cfg(not(loom))]
 mod memory_file;
 #[cfg(not(loom))]
 mod method;
 #[cfg(not(loom))]
 mod outbound;
+#[cfg(not(loom))]
+mod outsiders;
 #[cfg(not(loom))]
 mod peers;
 mod pipeline;
@@ -74,6 +81,8 @@ pub use coll_segment::SyncKind;
 pub use connect::{Settings, ShmTransport};
 #[cfg(not(loom))]
 pub use control::COLL_SEGMENTS;
+#[cfg(not(loom))]
+pub use home::Home;
 #[cfg(not(loom))]
 pub use memory_file::fallocate_is_refused;
 #[cfg(not(loom))]

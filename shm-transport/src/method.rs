@@ -48,6 +48,9 @@ pub(crate) enum Traffic {
 pub(crate) struct Route {
     /// Both ranks have a processor of their own; therefore both sides of a copy can run at once.
     pub pipelines: bool,
+    /// It leads to a process of another job, which may go on without this one: blocks are not
+    /// lent, and no body is read before it is written.
+    pub is_of_other_job: bool,
 }
 
 /// Whether a body is read while it is written.
@@ -119,6 +122,9 @@ const TABLE: [Row; 7] = [
 /// Returns the method for a body of `len` bytes.
 #[inline]
 pub(crate) fn choose(len: usize, traffic: Traffic, route: Route) -> Method {
+    if route.is_of_other_job {
+        return if len < BOUNCE_MIN { Method::RING } else { Method::BOUNCE };
+    }
     let [smallest, larger @ ..] = &TABLE;
     let row = larger.iter().rev().find(|row| len >= row.min).unwrap_or(smallest);
     let method = match traffic {
@@ -163,7 +169,7 @@ mod tests {
     use super::*;
 
     const ALL: [Traffic; 3] = [Traffic::Reply, Traffic::Request, Traffic::Stream];
-    const OWN: Route = Route { pipelines: true };
+    const OWN: Route = Route { pipelines: true, is_of_other_job: false };
 
     #[test]
     fn rows_ascend_from_zero() {
@@ -203,7 +209,7 @@ mod tests {
         for (row, traffic) in TABLE.iter().flat_map(|row| ALL.map(|traffic| (row, traffic))) {
             let (own, shared) = (
                 choose(row.min, traffic, OWN),
-                choose(row.min, traffic, Route { pipelines: false }),
+                choose(row.min, traffic, Route { pipelines: false, ..OWN }),
             );
             assert!(!shared.swap && shared.pipelining == Pipelining::Never);
             assert_eq!((shared.recycle, shared.bounce), (own.recycle, own.bounce));

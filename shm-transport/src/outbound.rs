@@ -5,12 +5,15 @@ use fabric::{Caps, Peer, PeerFailed};
 use crate::event_count::EventCount;
 use crate::method::STREAM_LEN;
 use crate::ring::Producer;
+use crate::segment::RingPlace;
 use crate::store_tuner::StoreTuner;
 
 /// The rings and descriptors that lead to a peer.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     pub producer: Producer,
+    /// The producer's ring.
+    pub place: RingPlace,
     /// The peer's.
     pub event_count: &'static EventCount,
     pub caps: Caps,
@@ -27,13 +30,14 @@ pub(crate) struct Outbound {
 
 impl Outbound {
     pub(crate) fn new(
-        producer: Producer,
+        (producer, place): (Producer, RingPlace),
         event_count: &'static EventCount,
         caps: Caps,
         local: u32,
     ) -> Outbound {
         Outbound {
             producer,
+            place,
             event_count,
             caps,
             local,

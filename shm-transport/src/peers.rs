@@ -1,4 +1,4 @@
-//! The ranks of this host: their numbers in the job, and whether they are inside the library.
+//! The ranks of this host: their process numbers, and whether they are inside the library.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const IN_MPI_GRACE: Duration = Duration::from_micros(1);
 /// Local rank of the ranks of other hosts.
 const NOT_LOCAL: u32 = u32::MAX;
 
-/// The ranks of a segment.
+/// The ranks of a segment, then the processes of other jobs that were met.
 #[derive(Debug)]
 pub(crate) struct LocalPeers {
     /// World rank of each local rank.
@@ -32,6 +32,16 @@ impl LocalPeers {
             by_world[peer.0 as usize] = local;
         }
         LocalPeers { by_local, by_world, in_mpi, ended: Vec::new() }
+    }
+
+    /// Adds a process of another job; returns its local rank.
+    pub(crate) fn add(&mut self, peer: Peer) -> u32 {
+        let local = self.by_local.len() as u32;
+        self.by_local.push(peer);
+        let world = self.by_world.len().max(peer.0 as usize + 1);
+        self.by_world.resize(world, NOT_LOCAL);
+        self.by_world[peer.0 as usize] = local;
+        local
     }
 
     /// Returns the number of ranks of this host.
@@ -57,6 +67,9 @@ impl LocalPeers {
     /// Returns whether a local rank is in a call of the library now or within [`IN_MPI_GRACE`]. A
     /// single copy takes ten times as long as that grace.
     pub(crate) fn wait_until_in_mpi(&self, local: u32) -> bool {
+        if local as usize >= self.in_mpi.len() {
+            return false;
+        }
         let mut since = None;
         while !self.is_in_mpi(local) {
             if since.get_or_insert_with(Instant::now).elapsed() > IN_MPI_GRACE {

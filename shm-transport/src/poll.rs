@@ -14,6 +14,7 @@ use crate::copy_tuner::{self, Copies, ReadTime};
 use crate::event_count::{EventCount, WAITING};
 use crate::inbound::Inbound;
 use crate::method;
+use crate::outsiders::Outsiders;
 use crate::pipeline::{PipelinedBody, Watermark};
 use crate::recycle::RecycledBlock;
 use crate::ring::{Commit, Consumer, Frame};
@@ -50,6 +51,7 @@ impl ShmTransport {
                 self.inbound.receipts = self.inbound.receipts.wrapping_add(1);
                 let mut bodies = Bodies {
                     segment: &self.segment,
+                    outsiders: &self.outsiders,
                     blocks: &mut self.blocks,
                     large_posts: self.large_posts,
                     ended: &self.peers.ended,
@@ -84,6 +86,7 @@ impl ShmTransport {
 /// Where external bodies are found.
 struct Bodies<'a> {
     segment: &'a Segment,
+    outsiders: &'a Outsiders,
     blocks: &'a mut BodyBlocks,
     /// See [`ShmTransport::large_posts`].
     large_posts: u32,
@@ -225,7 +228,8 @@ fn deliver(
     let remote = match pool {
         Some(remote) => remote,
         None => {
-            let memory = bodies.segment.bodies(local).map_err(|error| failed(peer, &error))?;
+            let (segment, rank) = bodies.outsiders.find(bodies.segment, local);
+            let memory = segment.bodies(rank).map_err(|error| failed(peer, &error))?;
             pool.insert(RemotePool::new(memory))
         }
     };

@@ -37,7 +37,10 @@ impl ShmTransport {
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
         let traffic = self.traffic(peer, len);
-        let method = method::choose(len, traffic, Route { pipelines: self.pipelines });
+        let is_of_other_job = outbound_to(&mut self.outbound, peer)
+            .is_some_and(|outbound| outbound.local >= self.segment.size());
+        let route = Route { pipelines: self.pipelines, is_of_other_job };
+        let method = method::choose(len, traffic, route);
         if method.is_ring() {
             return self.post_in_ring(peer, header, len, fill);
         }
@@ -174,7 +177,7 @@ impl ShmTransport {
                 Space::Found => return Ok(true),
                 Space::None => break,
                 Space::Extend(end) => {
-                    match self.segment.allocate_ring(outbound.local, outbound.producer.end()..end) {
+                    match outbound.place.allocate(outbound.producer.end()..end) {
                         Ok(()) => outbound.producer.extend_lap(end),
                         // No memory, but the frame will fit once others are consumed.
                         Err(_) if outbound.producer.fits_eventually(needed) => {

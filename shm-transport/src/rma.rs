@@ -76,7 +76,8 @@ impl ShmTransport {
     #[inline]
     pub fn wake(&self, peer: Peer) {
         if let Some(local) = self.peers.local(peer) {
-            self.segment.wake(local, self.has_membarrier);
+            let (segment, rank) = self.outsiders.find(&self.segment, local);
+            segment.wake(rank, self.has_membarrier);
         }
     }
 

@@ -13,16 +13,18 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
+use fabric::Peer;
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, fstat, memfd_create, open};
 use rustix::io::Errno;
 
 use crate::body::BodyMemory;
 use crate::coll_segment::memory::{self, LongSlots};
 use crate::coll_segment::{self, SyncKind};
 use crate::control::{Control, Shared};
+use crate::home::Home;
 use crate::layout::{Layout, WINDOW_ALIGN};
 use crate::memory_file::{allocate, map, page};
 use crate::ring::{self, GRANULE, LINE};
@@ -42,6 +44,17 @@ pub enum SegmentError {
         bytes: u64,
         /// The system's error.
         errno: Errno,
+    },
+    /// The segment of a process of another job cannot be opened.
+    #[error(
+        "cannot open the shared memory of another job, {path}: {why}; `--set shm.other_jobs=off` \
+         for both jobs uses TCP"
+    )]
+    OtherJob {
+        /// Where it was looked for.
+        path: String,
+        /// The reason.
+        why: String,
     },
     /// Ranks of one job were given different sizes.
     #[error(
@@ -76,6 +89,38 @@ fn advice(errno: Errno) -> &'static str {
     }
 }
 
+/// Where a ring lies.
+#[derive(Clone, Debug)]
+pub(crate) struct RingPlace {
+    file: Arc<OwnedFd>,
+    /// Its offset in the file.
+    at: u64,
+    bytes: u64,
+}
+
+impl RingPlace {
+    const WHAT: &str = "a message ring";
+
+    /// Maps the ring.
+    pub(crate) fn map(&self) -> Result<ring::RingMemory, SegmentError> {
+        let &RingPlace { at, bytes, .. } = self;
+        let base = map(&self.file, at, bytes).map_err(|errno| self.failed(errno))?;
+        // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero where no process
+        // had used the ring. The caller is its only producer or consumer.
+        Ok(unsafe { ring::RingMemory::new(base, bytes / LINE as u64) })
+    }
+
+    /// Takes memory for these granules.
+    pub(crate) fn allocate(&self, granules: Range<u64>) -> Result<(), SegmentError> {
+        let [start, end] = [granules.start, granules.end].map(|at| at * GRANULE as u64);
+        allocate(&self.file, self.at + start, end - start).map_err(|errno| self.failed(errno))
+    }
+
+    fn failed(&self, errno: Errno) -> SegmentError {
+        SegmentError::System { what: RingPlace::WHAT, bytes: self.bytes, errno }
+    }
+}
+
 /// Where a collective segment begins in this process.
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
@@ -83,6 +128,9 @@ struct Base(*mut u8);
 // SAFETY: the address of shared memory that is mapped for the life of the process; it is accessed
 // by the rules of `coll_segment`.
 unsafe impl Send for Base {}
+
+/// No rank.
+const NOBODY: u32 = u32::MAX;
 
 /// One host's shared memory, as one rank sees it.
 #[derive(Debug)]
@@ -92,6 +140,7 @@ pub struct Segment {
     offset: u64,
     /// The shared line and all control blocks.
     control: *const u8,
+    /// This process's rank; `NOBODY` in the segment of another job.
     me: u32,
     layout: Layout,
     /// The collective segments that are mapped here, by their offset.
@@ -101,6 +150,9 @@ pub struct Segment {
 // SAFETY: `control` points to shared memory that is mapped for the life of the process and is
 // accessed through atomics alone.
 unsafe impl Send for Segment {}
+
+// SAFETY: as above; its methods take `&self` and lock what else they change.
+unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Joins the segment at `offset` (page-aligned) of `file` as rank `me` of `size`. All ranks
@@ -131,6 +183,31 @@ impl Segment {
         Ok(segment)
     }
 
+    /// Opens the segment of a process of another job, which has made it known by `home`.
+    pub(crate) fn open(home: &Home) -> Result<Segment, SegmentError> {
+        let path = home.path();
+        let file = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let failed = |why: String| SegmentError::OtherJob { path: path.clone(), why };
+        let system = |errno: Errno| failed(errno.to_string());
+        let (file, offset) = (Arc::new(file.map_err(system)?), home.offset);
+        if !offset.is_multiple_of(page()) {
+            return Err(failed("it is no segment".into()));
+        }
+        let first = map(&file, offset, page()).map_err(system)?.cast_const();
+        // SAFETY: the first line of a mapping, aligned, never unmapped; any bytes are valid.
+        let shared: &'static Shared = unsafe { &*first.cast::<Shared>() };
+        let (size, ring_bytes, bounce_bytes) =
+            Layout::agreed(shared.agreement.load(Ordering::Relaxed));
+        let is_it = shared.nonce.load(Ordering::Relaxed) == home.nonce && home.rank < size;
+        if !is_it || !ring_bytes.is_power_of_two() || !bounce_bytes.is_power_of_two() {
+            return Err(failed("it is another file".into()));
+        }
+        let layout = Layout { size, ring_bytes, bounce_bytes, page: page() };
+        let control = map(&file, offset, layout.control_bytes()).map_err(system)?.cast_const();
+        let coll_segments = Mutex::new(Vec::new());
+        Ok(Segment { file, offset, control, me: NOBODY, layout, coll_segments })
+    }
+
     /// Makes a memory file, for tests and for jobs without a launcher.
     pub fn file() -> Result<OwnedFd, SegmentError> {
         memfd_create("verbena", MemfdFlags::CLOEXEC).map_err(|errno| SegmentError::System {
@@ -148,6 +225,11 @@ impl Segment {
     /// Returns the ranks of the segment.
     pub fn size(&self) -> u32 {
         self.layout.size
+    }
+
+    /// Returns where the segment is found while this process lives, but for what tells the host.
+    pub(crate) fn place(&self) -> (u32, u64) {
+        (self.file.as_raw_fd() as u32, self.offset)
     }
 
     /// Returns the bytes of each ring.
@@ -194,20 +276,19 @@ impl Segment {
         page() / GRANULE as u64
     }
 
-    /// Maps the ring that `from` writes and `to` reads.
-    pub(crate) fn ring(&self, from: u32, to: u32) -> Result<ring::RingMemory, SegmentError> {
-        let bytes = self.layout.ring_bytes;
-        let base = self.map(self.layout.ring(from, to), bytes, "a message ring")?;
-        // SAFETY: freshly mapped, page-aligned, never unmapped; the file was zero where no rank had
-        // used the ring. The caller is its only producer or consumer.
-        Ok(unsafe { ring::RingMemory::new(base, bytes / LINE as u64) })
+    /// Returns the ring that `from` writes and `to` reads.
+    pub(crate) fn ring(&self, from: u32, to: u32) -> RingPlace {
+        self.ring_at(self.layout.ring(from, to))
     }
 
-    /// Takes memory for these granules of the ring that this rank writes and `to` reads.
-    pub(crate) fn allocate_ring(&self, to: u32, granules: Range<u64>) -> Result<(), SegmentError> {
-        let at = self.layout.ring(self.me, to) + granules.start * GRANULE as u64;
-        let bytes = (granules.end - granules.start) * GRANULE as u64;
-        self.allocate(at, bytes, "a message ring")
+    /// Returns the ring that a process of another job writes and `to` reads.
+    pub(crate) fn outsider_ring(&self, from: Peer, to: u32) -> RingPlace {
+        self.ring_at(self.layout.outsider_ring(from, to))
+    }
+
+    fn ring_at(&self, at: u64) -> RingPlace {
+        let bytes = self.layout.ring_bytes;
+        RingPlace { file: self.file.clone(), at: self.offset + at, bytes }
     }
 
     /// Maps the range of a rank's external bodies.
@@ -391,18 +472,13 @@ impl Segment {
     /// The first rank stores what the layout depends on; the others compare.
     fn agree(&self) -> Result<(), SegmentError> {
         let Layout { size, ring_bytes, bounce_bytes, .. } = self.layout;
-        let bits = |bytes: u64| u64::from(bytes.trailing_zeros());
-        let ours = u64::from(size) << 32 | bits(bounce_bytes) << 8 | bits(ring_bytes);
+        let ours = self.layout.agreement();
         // Relaxed: the word orders nothing else.
         let agreement = &self.shared().agreement;
         match agreement.compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed) {
             Err(theirs) if theirs != ours => Err(SegmentError::Disagreement {
                 ours: (size, ring_bytes, bounce_bytes),
-                theirs: (
-                    (theirs >> 32) as u32,
-                    1u64.checked_shl(theirs as u32 & 0xFF).unwrap_or(0),
-                    1u64.checked_shl(theirs as u32 >> 8).unwrap_or(0),
-                ),
+                theirs: Layout::agreed(theirs),
             }),
             _ => Ok(()),
         }

@@ -29,6 +29,16 @@ impl<Intra, Inter> MultiHost<Intra, Inter> {
         MultiHost { local_ranks, intra, inter, traffic: Traffic::default() }
     }
 
+    pub(super) fn add_intra(&mut self, intra: Intra) {
+        debug_assert!(self.intra.is_none());
+        self.intra = Some(intra);
+    }
+
+    pub(super) fn add_local(&mut self, peer: Peer) {
+        debug_assert!(self.intra.is_some());
+        self.local_ranks.insert(peer.0);
+    }
+
     pub(super) fn traffic(&self) -> &Traffic {
         &self.traffic
     }

@@ -1,0 +1,51 @@
+//! Outsiders: processes of other jobs on this host.
+//!
+//! Each job has a segment of its own. Two processes of different jobs that are about to communicate
+//! open each other's. A ring lies in the segment of its receiver, at a place that follows from the
+//! process number of its sender; external bodies lie in the sender's segment, as always. Each side
+//! makes both rings by itself: what arrives before the receiver has made its own waits there.
+//!
+//! In this process outsiders have the local ranks after those of the segment, in the order in which
+//! they were met. Whether they are in a call of the library is not known.
+//!
+//! An outsider may end while this process goes on. Therefore it lends no blocks and borrows none,
+//! and nobody reads a body that is not written yet (`method`). `meet` makes the rings.
+
+use std::sync::Arc;
+
+use crate::home::Home;
+use crate::segment::{Segment, SegmentError};
+
+/// The processes of other jobs that were met.
+#[derive(Debug, Default)]
+pub(crate) struct Outsiders {
+    /// Their segments, by their nonces.
+    segments: Vec<(u64, Arc<Segment>)>,
+    /// The segment of each, and its rank there.
+    all: Vec<(Arc<Segment>, u32)>,
+}
+
+impl Outsiders {
+    /// Returns the segment of a local rank, and its rank there. `own` is this process's segment.
+    pub(crate) fn find<'a>(&'a self, own: &'a Segment, local: u32) -> (&'a Segment, u32) {
+        match local.checked_sub(own.size()).and_then(|at| self.all.get(at as usize)) {
+            Some((segment, rank)) => (segment, *rank),
+            None => (own, local),
+        }
+    }
+
+    /// Opens the segment of a process.
+    pub(crate) fn open(&mut self, home: &Home) -> Result<Arc<Segment>, SegmentError> {
+        if let Some((_, known)) = self.segments.iter().find(|(nonce, _)| *nonce == home.nonce) {
+            return Ok(known.clone());
+        }
+        let segment = Arc::new(Segment::open(home)?);
+        self.segments.push((home.nonce, segment.clone()));
+        Ok(segment)
+    }
+
+    /// Adds the process that has the next local rank, by its segment and its rank there.
+    pub(crate) fn add(&mut self, segment: Arc<Segment>, rank: u32) {
+        self.all.push((segment, rank));
+    }
+}
