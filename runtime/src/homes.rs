@@ -60,7 +60,8 @@ impl Core {
         let home = Home::decode(&value).filter(|home| home.is_near(&own));
         let endpoint = &mut self.stack.endpoint;
         if let (Some(home), Some(intra)) = (home, endpoint.intra_mut()) {
-            intra.meet(peer, &home).map_err(init::no_memory)?;
+            let met = intra.meet(peer, &home);
+            met.map_err(|error| Error::new(Class::Other, error.to_string()))?;
             endpoint.add_local(peer);
         }
         self.routed.insert(peer);

@@ -293,7 +293,7 @@ fn open_intra(
     Ok(transport)
 }
 
-pub(crate) fn no_memory(error: SegmentError) -> Error {
+fn no_memory(error: SegmentError) -> Error {
     Error::new(Class::NoMem, error.to_string())
 }
 

@@ -148,6 +148,12 @@ impl ShmTransport {
         single_copy::describe(&self.control(local).probe)
     }
 
+    /// Returns whether a peer is a process of another job.
+    #[inline]
+    pub(crate) fn is_outsider(&self, peer: Peer) -> bool {
+        self.peers.local(peer).is_some_and(|local| local >= self.segment.size())
+    }
+
     #[inline]
     pub(crate) fn caps_of(&self, peer: Peer) -> &Caps {
         match self.outbound.get(peer.0 as usize) {

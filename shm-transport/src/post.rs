@@ -37,9 +37,7 @@ impl ShmTransport {
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
         let traffic = self.traffic(peer, len);
-        let is_of_other_job = outbound_to(&mut self.outbound, peer)
-            .is_some_and(|outbound| outbound.local >= self.segment.size());
-        let route = Route { pipelines: self.pipelines, is_of_other_job };
+        let route = Route { pipelines: self.pipelines, is_of_other_job: self.is_outsider(peer) };
         let method = method::choose(len, traffic, route);
         if method.is_ring() {
             return self.post_in_ring(peer, header, len, fill);

@@ -87,9 +87,11 @@ impl ShmTransport {
         let copies = self.caps_of(peer).get_min != u64::MAX;
         match rights {
             Rights::Get => copies.then_some(Region { addr, keys: [RENDEZVOUS_KEY; 4] }),
+            // A window's place is known in its own segment alone.
             Rights::Put | Rights::All => self
                 .windows
                 .describe(memory)
+                .filter(|_| !self.is_outsider(peer))
                 .or_else(|| copies.then(|| describe_user([USER_KEY, 0], memory))),
         }
     }

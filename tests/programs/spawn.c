@@ -18,6 +18,41 @@ static MPI_Comm spawn(int count, const char *role, const char *more, int root, M
     return inter;
 }
 
+/* Each process puts its block into the windows of all, and gets that of the next one from each. */
+static void access_windows(MPI_Comm all, int bytes)
+{
+    int size, place;
+    MPI_Comm_size(all, &size);
+    MPI_Comm_rank(all, &place);
+    char *out = allocate(bytes), *in = allocate(bytes), *own = allocate((size_t)size * bytes), *memory;
+    fill(out, bytes, 50 + place);
+    for (int is_own = 0; is_own < 2; is_own++) {
+        MPI_Aint whole = (MPI_Aint)size * bytes;
+        MPI_Win win;
+        if (is_own)
+            MPI_Win_create(own, whole, 1, MPI_INFO_NULL, all, &win);
+        else
+            MPI_Win_allocate(whole, 1, MPI_INFO_NULL, all, &memory, &win);
+        MPI_Win_lock_all(0, win);
+        for (int target = 0; target < size; target++)
+            MPI_Put(out, bytes, MPI_BYTE, target, (MPI_Aint)place * bytes, bytes, MPI_BYTE, win);
+        MPI_Win_flush_all(win);
+        MPI_Barrier(all);
+        int next = (place + 1) % size;
+        for (int target = 0; target < size; target++) {
+            fill(in, bytes, 99);
+            MPI_Get(in, bytes, MPI_BYTE, target, (MPI_Aint)next * bytes, bytes, MPI_BYTE, win);
+            MPI_Win_flush(target, win);
+            CHECK_FILLED(in, bytes, 50 + next);
+        }
+        MPI_Win_unlock_all(win);
+        MPI_Win_free(&win);
+    }
+    free(own);
+    free(out);
+    free(in);
+}
+
 /* What both sides do: each process sends `bytes` to each of the other side, collectives over both,
  * and over the merged communicator. */
 static void talk(MPI_Comm inter, int high, int bytes)
@@ -57,6 +92,7 @@ static void talk(MPI_Comm inter, int high, int bytes)
         MPI_Bcast(out, bytes, MPI_BYTE, root, merged);
         CHECK_FILLED(out, bytes, root);
     }
+    access_windows(merged, bytes);
     MPI_Comm_free(&merged);
     free(every);
     free(in);

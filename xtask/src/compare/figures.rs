@@ -281,7 +281,7 @@ const SUBARRAY: &[&str] = &["subarray", "collective", BYTES, IN_MEMORY];
 const SUBARRAY_ALONE: &[&str] = &["subarray", "independent", BYTES, IN_MEMORY];
 
 /// Everything, in the order of running.
-pub(super) const FIGURES: [Figure; 73] = [
+pub(super) const FIGURES: [Figure; 74] = [
     Figure {
         name: "latency",
         program: "latency",
@@ -313,6 +313,15 @@ pub(super) const FIGURES: [Figure; 73] = [
         sizes: Some((8, 8)),
         placement: Placement::OneCore,
         target: |_| Target::OfBest(0.5),
+        ..TWO_RANKS
+    },
+    Figure {
+        name: "spawned",
+        program: "spawned",
+        ranks: 1,
+        placement: Placement::Oversubscribed,
+        target: |size| if size <= 4096 { Target::OfBest(0.5) } else { Target::None },
+        quick: false,
         ..TWO_RANKS
     },
     at_start("init", 2, Placement::Bound, |_| Target::Limit(5.0)),
