@@ -13,7 +13,7 @@ use crate::blocks::BodyBlocks;
 use crate::control::Control;
 use crate::inbound::InboundRings;
 use crate::outbound::Outbound;
-use crate::outsiders::Outsiders;
+use crate::outsiders::{Outsiders, outsider_bit};
 use crate::peers::LocalPeers;
 use crate::ring::{Consumer, LINE, Producer};
 use crate::segment::{RingPlace, Segment, SegmentError};
@@ -169,14 +169,18 @@ impl ShmTransport {
         let local =
             self.peers.local(peer).ok_or_else(|| failed("it is not on this host".into()))?;
         let ring = self.outgoing(local).map_err(|error| failed(error.to_string()))?;
-        let (me, theirs) = (self.segment.me(), self.segment.control(local));
+        let (me, theirs) = (self.segment.me(), self.control(local));
         let outbound = Outbound::new(ring, &theirs.event_count, self.caps, local);
         self.outbound[peer.0 as usize] = Some(Box::new(outbound));
         if matches!(self.access[local as usize], Access::Refused) {
             self.refuse(peer, local);
         }
-        let bits = self.segment.connect_bits(local);
-        bits[me as usize / 64].fetch_or(1 << (me % 64), Ordering::Relaxed);
+        if local < self.segment.size() {
+            let bits = self.segment.connect_bits(local);
+            bits[me as usize / 64].fetch_or(1 << (me % 64), Ordering::Relaxed);
+        } else {
+            theirs.outsiders.fetch_or(outsider_bit(self.number()), Ordering::Relaxed);
+        }
         // Release: a receiver that sees the count finds the bit. The first frame wakes it, after a
         // fence that orders this store too.
         theirs.connects.fetch_add(1, Ordering::Release);
@@ -184,11 +188,18 @@ impl ShmTransport {
     }
 
     fn outgoing(&self, local: u32) -> Result<(Producer, RingPlace), SegmentError> {
-        let (end, me) = (self.segment.first_lap_granules(), self.segment.me());
-        let place = self.segment.ring(me, local);
+        let (end, own) = (self.segment.first_lap_granules(), self.number());
+        let place = match self.outsiders.find(&self.segment, local) {
+            (segment, rank) if local < self.segment.size() => segment.ring(self.segment.me(), rank),
+            (segment, rank) => segment.outsider_ring(own, rank),
+        };
         place.allocate(0..end)?;
-        let rank = self.peers.world(me).map_or(u32::MAX, |peer| peer.0);
-        Ok((Producer::new(place.map()?, end, rank), place))
+        Ok((Producer::new(place.map()?, end, own.0), place))
+    }
+
+    /// Returns the process number of this rank.
+    pub(crate) fn number(&self) -> Peer {
+        self.peers.world(self.segment.me()).unwrap_or(Peer(u32::MAX))
     }
 
     /// Returns whether a rank has connected since the last [`ShmTransport::accept`].
@@ -196,6 +207,12 @@ impl ShmTransport {
     pub(crate) fn has_new_peers(&self) -> bool {
         // Relaxed: `accept` looks again.
         self.own.connects.load(Ordering::Relaxed) != self.accepted.connects
+    }
+
+    /// Lets the next poll look for ranks that have connected.
+    pub(crate) fn accept_next_time(&mut self) {
+        // Another number than that of all connects.
+        self.accepted.connects = u64::MAX;
     }
 
     /// Maps the rings of ranks that have connected; returns those whose rings cannot be mapped.
@@ -221,6 +238,7 @@ impl ShmTransport {
                 }
             }
         }
+        self.accept_outsiders(&mut failed);
         failed
     }
 

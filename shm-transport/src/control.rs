@@ -18,6 +18,8 @@ pub(crate) struct Control {
     /// How many ranks have connected to this one. It is not in the event count's line: the owner
     /// reads it in each poll, and it seldom changes.
     pub connects: AtomicU64,
+    /// Of the outsiders that have connected, a bit for each process number modulo 64.
+    pub outsiders: AtomicU64,
     pub probe: Probe,
     /// Whether each collective segment of this rank has memory; see `segment`.
     pub coll_segments: [AtomicU32; COLL_SEGMENTS as usize],

@@ -1,8 +1,9 @@
 //! How processes of other jobs on the same host find a process's segment.
 //!
 //! A home names the memory file by the process that has it open. Another process can open it if it
-//! has the same host, PID namespace and user, which is what [`Home::is_near`] compares. Both sides
-//! compare the same two homes; therefore both use shared memory, or none does.
+//! has the same host, PID namespace and user, which is what [`Home::is_near`] compares; their rings
+//! must be equally long, too. Both sides compare the same two homes; therefore both use shared
+//! memory, or none does.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -11,7 +12,7 @@ use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid};
 /// Where a process's segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// A number of host, PID namespace and user.
+    /// A number of host, PID namespace, user, and the length of rings.
     host: u64,
     /// The segment's.
     pub(crate) nonce: u64,
@@ -28,11 +29,16 @@ impl Home {
     const SIZE: usize = 36;
 
     /// Returns the home of this process; `None` if others cannot open its files.
-    pub(crate) fn of_this_process(nonce: u64, (fd, offset): (u32, u64), rank: u32) -> Option<Home> {
-        Some(Home { host: host()?, nonce, offset, pid: std::process::id(), fd, rank })
+    pub(crate) fn of_this_process(
+        nonce: u64,
+        (fd, offset): (u32, u64),
+        rank: u32,
+        ring_bytes: u64,
+    ) -> Option<Home> {
+        Some(Home { host: host(ring_bytes)?, nonce, offset, pid: std::process::id(), fd, rank })
     }
 
-    /// Returns whether the processes of both can open each other's files.
+    /// Returns whether the processes of both can open each other's files, and use them.
     pub fn is_near(&self, other: &Home) -> bool {
         self.host == other.host
     }
@@ -62,15 +68,15 @@ impl Home {
     }
 }
 
-/// Returns a number of what must be the same in two processes that open each other's files.
-fn host() -> Option<u64> {
+/// Returns a number of what must be the same in two processes that use each other's files.
+fn host(ring_bytes: u64) -> Option<u64> {
     if dumpable_behavior() != Ok(DumpableBehavior::Dumpable) {
         return None;
     }
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
     let mut hasher = DefaultHasher::new();
-    (boot, namespace, geteuid().as_raw()).hash(&mut hasher);
+    (boot, namespace, geteuid().as_raw(), ring_bytes).hash(&mut hasher);
     Some(hasher.finish())
 }
 

@@ -1,14 +1,14 @@
 //! Meeting a process of another job on this host; see `outsiders`.
 
-use fabric::{Caps, Peer};
+use fabric::{Peer, PeerFailed};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::connect::ShmTransport;
 use crate::control::Control;
 use crate::home::Home;
 use crate::layout::OUTSIDERS_END;
-use crate::outbound::Outbound;
-use crate::ring::{Consumer, Producer};
+use crate::outsiders::outsider_bit;
+use crate::ring::Consumer;
 use crate::segment::{Segment, SegmentError};
 use crate::single_copy::Access;
 use crate::sync::Ordering;
@@ -17,8 +17,8 @@ impl ShmTransport {
     /// Returns where processes of other jobs find this one; `None` if they cannot.
     pub fn home(&self) -> Option<Home> {
         let (segment, me) = (&self.segment, self.segment.me());
-        let number = self.peers.world(me).filter(|number| number.0 < OUTSIDERS_END)?;
-        let home = Home::of_this_process(self.nonce()?, segment.place(), me)?;
+        let number = Some(self.number()).filter(|number| number.0 < OUTSIDERS_END)?;
+        let home = Home::of_this_process(self.nonce()?, segment.place(), me, segment.ring_bytes())?;
         // Whether the system allows what others are going to do. The ring that is used for it is
         // nobody's.
         let ring = segment.outsider_ring(number, me);
@@ -26,33 +26,42 @@ impl ShmTransport {
         Segment::open(&home).ok().map(|_| home)
     }
 
-    /// Makes the rings to and from a process of another job, which lives at `home`. Both processes
-    /// must do so before one of them waits for the other.
+    /// Makes a process of another job, which lives at `home`, reachable. Both processes must do so
+    /// before one of them waits for the other.
     pub fn meet(&mut self, peer: Peer, home: &Home) -> Result<(), SegmentError> {
-        let (me, lap) = (self.segment.me(), 0..self.segment.first_lap_granules());
-        let Some(own) = self.peers.world(me).filter(|_| self.peers.local(peer).is_none()) else {
+        if self.peers.local(peer).is_some() {
             return Ok(());
-        };
+        }
         let theirs = self.outsiders.open(home)?;
-        let (incoming, place) =
-            (self.segment.outsider_ring(peer, me), theirs.outsider_ring(own, home.rank));
-        incoming.allocate(lap.clone())?;
-        place.allocate(lap.clone())?;
-        let consumer = Consumer::new(incoming.map()?, peer.0);
-        let producer = Producer::new(place.map()?, lap.end, own.0);
-        let frame = self.caps.frame.min(Producer::max_body(theirs.ring_lines()));
-        let caps = Caps { frame, eager: self.caps.eager.min(frame - 8), ..self.caps };
-
-        let local = self.peers.add(peer);
+        self.peers.add(peer);
         self.access.push(Access::Unprobed);
-        let control = theirs.control(home.rank);
         self.outsiders.add(theirs, home.rank);
-        let outbound = Outbound::new((producer, place), &control.event_count, caps, local);
         let slots = self.outbound.len().max(peer.0 as usize + 1);
         self.outbound.resize_with(slots, || None);
-        self.outbound[peer.0 as usize] = Some(Box::new(outbound));
-        self.inbound.add(peer, local, control, consumer);
+        // It may have connected before.
+        self.accept_next_time();
         Ok(())
+    }
+
+    /// Maps the rings of the outsiders that were met and have connected.
+    pub(crate) fn accept_outsiders(&mut self, failed: &mut Vec<PeerFailed>) {
+        let bits = self.own.outsiders.load(Ordering::Relaxed);
+        let (me, lap) = (self.segment.me(), 0..self.segment.first_lap_granules());
+        for local in self.segment.size()..self.peers.local_ranks() as u32 {
+            let Some(peer) = self.peers.world(local) else { continue };
+            if bits & outsider_bit(peer) == 0 || !self.outsiders.accept(&self.segment, local) {
+                continue;
+            }
+            let place = self.segment.outsider_ring(peer, me);
+            // Another one with the same bit may have connected, and this one not.
+            match place.allocate(lap.clone()).and_then(|()| place.map()) {
+                Ok(memory) => {
+                    let consumer = Consumer::new(memory, peer.0);
+                    self.inbound.add(peer, local, self.control(local), consumer);
+                }
+                Err(error) => failed.push(PeerFailed { peer, why: error.to_string() }),
+            }
+        }
     }
 
     /// Returns the control block of a local rank.

@@ -2,8 +2,9 @@
 //!
 //! Each job has a segment of its own. Two processes of different jobs that are about to communicate
 //! open each other's. A ring lies in the segment of its receiver, at a place that follows from the
-//! process number of its sender; external bodies lie in the sender's segment, as always. Each side
-//! makes both rings by itself: what arrives before the receiver has made its own waits there.
+//! process number of its sender; external bodies lie in the sender's segment, as always. The sender
+//! makes the ring with the first frame, sets a bit of the receiver's and counts a connect, as within
+//! a job. What arrives before the receiver has met the sender waits in the ring.
 //!
 //! In this process outsiders have the local ranks after those of the segment, in the order in which
 //! they were met. Whether they are in a call of the library is not known.
@@ -13,6 +14,8 @@
 
 use std::sync::Arc;
 
+use fabric::Peer;
+
 use crate::home::Home;
 use crate::segment::{Segment, SegmentError};
 
@@ -21,17 +24,36 @@ use crate::segment::{Segment, SegmentError};
 pub(crate) struct Outsiders {
     /// Their segments, by their nonces.
     segments: Vec<(u64, Arc<Segment>)>,
-    /// The segment of each, and its rank there.
-    all: Vec<(Arc<Segment>, u32)>,
+    all: Vec<Outsider>,
+}
+
+#[derive(Debug)]
+struct Outsider {
+    segment: Arc<Segment>,
+    /// Its rank there.
+    rank: u32,
+    /// The ring from it is mapped.
+    is_accepted: bool,
+}
+
+/// Returns the bit by which a process of another job says that it has connected.
+pub(crate) fn outsider_bit(number: Peer) -> u64 {
+    1 << (number.0 % 64)
 }
 
 impl Outsiders {
     /// Returns the segment of a local rank, and its rank there. `own` is this process's segment.
     pub(crate) fn find<'a>(&'a self, own: &'a Segment, local: u32) -> (&'a Segment, u32) {
         match local.checked_sub(own.size()).and_then(|at| self.all.get(at as usize)) {
-            Some((segment, rank)) => (segment, *rank),
+            Some(Outsider { segment, rank, .. }) => (segment, *rank),
             None => (own, local),
         }
+    }
+
+    /// Notes that the ring from a local rank is mapped. Returns false if it was before.
+    pub(crate) fn accept(&mut self, own: &Segment, local: u32) -> bool {
+        let outsider = local.checked_sub(own.size()).and_then(|at| self.all.get_mut(at as usize));
+        outsider.is_some_and(|it| !std::mem::replace(&mut it.is_accepted, true))
     }
 
     /// Opens the segment of a process.
@@ -46,6 +68,6 @@ impl Outsiders {
 
     /// Adds the process that has the next local rank, by its segment and its rank there.
     pub(crate) fn add(&mut self, segment: Arc<Segment>, rank: u32) {
-        self.all.push((segment, rank));
+        self.all.push(Outsider { segment, rank, is_accepted: false });
     }
 }

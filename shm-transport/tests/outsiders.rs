@@ -48,7 +48,7 @@ fn send_all(from: &mut ShmTransport, to: &mut ShmTransport, ends: [Peer; 2], rou
 
 #[test]
 fn jobs_exchange_messages_of_all_lengths() {
-    let (mut small, mut large) = (job(7, 1, RING), job(400, 3, 16 * RING));
+    let (mut small, mut large) = (job(7, 1, RING), job(400, 3, RING));
     for (at, other) in large.iter_mut().enumerate() {
         let number = Peer(400 + at as u32);
         small[0].meet(number, &home(other)).unwrap();
@@ -88,11 +88,33 @@ fn an_outsider_wakes_a_sleeper() {
     let homes = [home(&one[0]), home(&other[0])];
     one[0].meet(Peer(1), &homes[1]).unwrap();
     other[0].meet(Peer(0), &homes[0]).unwrap();
+    // It looks whether the other one has connected already.
+    assert!(!one[0].poll(&mut Inbox::default()));
     let Some(WaitOn::Futex { word, value }) = one[0].arm() else { panic!("nothing has come") };
     assert_eq!(word.load(std::sync::atomic::Ordering::SeqCst), value);
     assert_eq!(post(&mut other[0], Peer(0), 0, 8), Post::Sent);
     assert_ne!(word.load(std::sync::atomic::Ordering::SeqCst), value);
     one[0].disarm();
+}
+
+#[test]
+fn rings_of_different_lengths_keep_jobs_apart() {
+    let jobs = [job(0, 1, RING), job(1, 2, RING), job(3, 1, 16 * RING)];
+    let [first, second, longer] = jobs.each_ref().map(|job| home(&job[0]));
+    assert!(first.is_near(&second) && !first.is_near(&longer));
+}
+
+#[test]
+fn of_two_outsiders_with_one_bit_each_has_its_ring() {
+    let (mut one, mut near, mut far) = (job(5, 1, RING), job(70, 1, RING), job(134, 1, RING));
+    let homes = [home(&one[0]), home(&near[0]), home(&far[0])];
+    near[0].meet(Peer(5), &homes[0]).unwrap();
+    far[0].meet(Peer(5), &homes[0]).unwrap();
+    one[0].meet(Peer(70), &homes[1]).unwrap();
+    one[0].meet(Peer(134), &homes[2]).unwrap();
+    send_all(&mut far[0], &mut one[0], [Peer(134), Peer(5)], 50);
+    send_all(&mut near[0], &mut one[0], [Peer(70), Peer(5)], 50);
+    send_all(&mut one[0], &mut near[0], [Peer(5), Peer(70)], 50);
 }
 
 #[test]
