@@ -17,9 +17,22 @@ use crate::share::Share;
 /// Names the file of the MPI library for programs that open one at run time, as those of the Rust
 /// API do.
 const LIBRARY_VARIABLE: &str = "MPI_ABI_LIBRARY";
-/// The variables that each rank has of its own.
-const RANK_VARIABLES: [&str; 5] =
-    [VARIABLE, "VERBENA_RANK", "VERBENA_SIZE", "VERBENA_LOCAL_RANK", "VERBENA_LOCAL_SIZE"];
+/// The variables that each rank has of its own, the last six under the names that programs know
+/// from Open MPI's, MPICH's and Intel MPI's launchers. None of them makes a library of these look
+/// for a job, as PMI_RANK and PMIX_RANK would.
+const RANK_VARIABLES: [&str; 11] = [
+    VARIABLE,
+    "VERBENA_RANK",
+    "VERBENA_SIZE",
+    "VERBENA_LOCAL_RANK",
+    "VERBENA_LOCAL_SIZE",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+];
 
 /// Returns the variables that all ranks share: mpiexec's own without the token of agents and those
 /// of a job of which mpiexec is a rank, then its library, the variables of the command line, the
@@ -113,15 +126,14 @@ fn put_first(lines: &mut Vec<CString>, first: &[u8]) {
 }
 
 /// Returns the variables of one rank.
-pub(crate) fn of_rank(params: &RankParams) -> [CString; 5] {
-    let values = [
-        params.to_string(),
-        params.rank.to_string(),
-        params.size.to_string(),
-        params.local_rank.to_string(),
-        params.local_size.to_string(),
-    ];
-    std::array::from_fn(|i| variable(RANK_VARIABLES[i], &values[i]))
+pub(crate) fn of_rank(params: &RankParams) -> [CString; RANK_VARIABLES.len()] {
+    let on_host = [params.local_rank, params.local_size];
+    let place = [params.rank, params.size, params.local_rank, params.local_size];
+    let numbers: Vec<u32> = [&place[..], &place, &on_host].concat();
+    std::array::from_fn(|i| match i {
+        0 => variable(VARIABLE, &params.to_string()),
+        _ => variable(RANK_VARIABLES[i], &numbers[i - 1].to_string()),
+    })
 }
 
 /// Returns the lines that set none of these variables.

@@ -49,7 +49,14 @@ fn sorted(text: &str) -> Vec<&str> {
 fn ranks_know_their_place_in_the_job_and_on_their_host() {
     let line = "echo $VERBENA_RANK/$VERBENA_SIZE $VERBENA_LOCAL_RANK/$VERBENA_LOCAL_SIZE";
     let ran = script("a:2,b:1", &[], line);
-    assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["0/3 0/2", "1/3 1/2", "2/3 0/1"]), "{ran:?}");
+    let places = vec!["0/3 0/2", "1/3 1/2", "2/3 0/1"];
+    assert_eq!((ran.code, sorted(&ran.out)), (0, places.clone()), "{ran:?}");
+    let line = "echo $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE \
+                $OMPI_COMM_WORLD_LOCAL_RANK/$OMPI_COMM_WORLD_LOCAL_SIZE";
+    let ran = script("a:2,b:1", &[], line);
+    assert_eq!((ran.code, sorted(&ran.out)), (0, places), "{ran:?}");
+    let ran = script("a:2,b:1", &[], "echo $MPI_LOCALRANKID/$MPI_LOCALNRANKS");
+    assert_eq!((ran.code, sorted(&ran.out)), (0, vec!["0/1", "0/2", "1/2"]), "{ran:?}");
     let ran = mpiexec("a:2,b:2", "RANK init who finalize");
     let expected = vec![
         "0 of 4 running=true",
