@@ -308,6 +308,8 @@ knobs! {
         "memory for messages without a posted receive, shared equally by all senders; a sender beyond its share waits");
     PT2PT_PROGRESS: ProgressMode = Row::choice("pt2pt.progress",
         "what makes progress: MPI calls alone, or also a thread that sleeps until a message arrives");
+    THREADS_MULTIPLE: Switch = Row::switch("threads.multiple", false,
+        "provide MPI_THREAD_MULTIPLE to each program, for those whose threads call MPI at once and do not request it");
     WAIT_SPIN: Time = Row::time("wait.spin", Duration::from_secs(1),
         "time that a waiting thread polls before it sleeps (auto: 5 ms; 0 with more ranks than processors; at most 200 us with more threads than processors)");
     COLL_BCAST_LONG: Bytes = Row::bytes("coll.bcast_long", 64 * K, 0..=G,

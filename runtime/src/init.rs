@@ -80,15 +80,20 @@ pub fn start_engine(required: i32) -> Result<i32> {
         }
         let core = Core::start(&knobs)?;
         crate::status_page::attach(core.job.status_entry());
+        usage::explain_panics(core.job.rank());
         with(|p| p.core = Some(Box::new(core)));
         if knobs.choice(knob::PT2PT_PROGRESS) == config::ProgressMode::Thread {
             start_progress_thread()?;
         }
     }
-    let (level, checked) = with(|p| {
-        p.world_model.requested_level = p.world_model.requested_level.max(provided);
-        let core = p.core.as_deref().filter(|core| core.checks_usage);
-        (p.world_model.requested_level, core.map(|core| core.job.rank()))
+    let (provided, level, checked) = with(|p| {
+        let core = p.core.as_deref();
+        let is_multiple = core.is_some_and(|core| core.is_always_multiple);
+        let provided = if is_multiple { THREAD_LEVELS[3] } else { provided };
+        let level = p.world_model.requested_level.max(provided);
+        p.world_model.requested_level = level;
+        let checked = core.filter(|core| core.checks_usage);
+        (provided, level, checked.map(|core| core.job.rank()))
     });
     if let Some(rank) = checked {
         usage::begin(rank, level);
@@ -159,6 +164,7 @@ impl Core {
             rma_shm: knobs.is_on(knob::RMA_SHM),
             rma_check: knobs.is_on(knob::RMA_CHECK),
             checks_usage: knobs.is_on(knob::CHECK_USAGE),
+            is_always_multiple: knobs.is_on(knob::THREADS_MULTIPLE),
             report_traffic: knobs.is_on(knob::REPORT_TRAFFIC),
             report_io: knobs.is_on(knob::REPORT_IO),
             explains: knobs.is_on(knob::REPORT_TRANSPORTS),

@@ -111,6 +111,8 @@ pub struct Core {
     pub(crate) rma_check: bool,
     /// MPI_Finalize reports what is left, and entries are checked; see `usage`.
     pub(crate) checks_usage: bool,
+    /// Each initialisation provides MPI_THREAD_MULTIPLE.
+    pub(crate) is_always_multiple: bool,
     /// MPI_Finalize reports what was sent.
     pub(crate) report_traffic: bool,
     /// Knob `report.io`.

@@ -34,6 +34,21 @@ pub(crate) fn begin(rank: u32, level: i32) {
     ALLOWED.get_or_init(first).level.fetch_max(level, Relaxed);
 }
 
+/// Has a panic of the library say which rank it ends, and what a program may have done wrong.
+pub(crate) fn explain_panics(rank: u32) {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        default(panic);
+        eprintln!(
+            "verbena: rank {rank} ends in {} by the panic above. If several threads of the program \
+             call MPI, it must request MPI_THREAD_MULTIPLE: `mpiexec --check` names calls that the \
+             thread level does not allow, and `--set threads.multiple=on` allows all. Otherwise it \
+             is an error of the library: please report it",
+            current_call()
+        );
+    }));
+}
+
 /// Checks the entry of the calling thread; `contended`: another thread was inside.
 #[cold]
 pub(crate) fn check_entry(contended: bool) {
