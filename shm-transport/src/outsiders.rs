@@ -3,14 +3,14 @@
 //! Each job has a segment of its own. Two processes of different jobs that are about to communicate
 //! open each other's. A ring lies in the segment of its receiver, at a place that follows from the
 //! process number of its sender; external bodies lie in the sender's segment, as always. The sender
-//! makes the ring with the first frame, sets a bit of the receiver's and counts a connect, as within
-//! a job. What arrives before the receiver has met the sender waits in the ring.
+//! makes the ring with the first frame, sets a bit of the receiver's and counts a connect, as
+//! within a job. What arrives before the receiver has met the sender waits in the ring.
 //!
 //! In this process outsiders have the local ranks after those of the segment, in the order in which
 //! they were met. Whether they are in a call of the library is not known.
 //!
 //! An outsider may end while this process goes on. Therefore it lends no blocks and borrows none,
-//! and nobody reads a body that is not written yet (`method`). `meet` makes the rings.
+//! and nobody reads a body that is not written yet (`method`). `meet` makes them known.
 
 use std::sync::Arc;
 
