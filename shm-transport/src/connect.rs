@@ -68,7 +68,7 @@ pub struct ShmTransport {
     pub(crate) announced: u32,
     /// Bodies are read while they are written: the ranks have processors of their own.
     pub(crate) pipelines: bool,
-    pub(crate) caps: Caps,
+    caps: Caps,
 }
 
 /// The peers whose connects this rank has seen.
