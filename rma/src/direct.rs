@@ -226,7 +226,7 @@ impl Engine {
         *self.has_stores.get_mut() = true;
     }
 
-    /// Orders what this process has stored before its later stores: whoever sees those sees it.
+    /// Orders what this process has stored before its later stores: a rank that sees those sees it.
     #[inline(always)]
     pub(crate) fn order_stores(&self) {
         fence(Ordering::AcqRel);

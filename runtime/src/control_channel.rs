@@ -121,7 +121,7 @@ impl ControlChannel {
         Detached::new(self.send_from(core, to, &bytes), bytes)
     }
 
-    /// Starts to receive so many bytes that nobody reads.
+    /// Starts to receive so many bytes that no call reads.
     pub(crate) fn start_discard(self, core: &mut Core, from: Peer, size: usize) -> Detached {
         let mut bytes = vec![0; size].into_boxed_slice();
         Detached::new(self.receive_into(core, Some(from), &mut bytes), bytes)

@@ -4,6 +4,7 @@
 //! Two processes that are about to share a communicator wait for each other's home: both then
 //! choose shared memory, if they are on the same host, or both choose TCP.
 
+use config::{Knobs, knob};
 use fabric::{Peer, Store as _};
 use objects::{Class, Error, Result};
 use shm_transport::Home;
@@ -28,13 +29,11 @@ impl Core {
     }
 
     /// Publishes where processes of other jobs find this one's shared memory.
-    pub(crate) fn publish_home(&mut self) -> Result<()> {
-        let knobs = crate::tools::load_knobs()
-            .map_err(|error| Error::new(Class::Other, error.to_string()))?;
-        if knobs.is_on(config::knob::SHM_OTHER_JOBS) {
+    pub(crate) fn publish_home(&mut self, knobs: &Knobs) -> Result<()> {
+        if knobs.is_on(knob::SHM_OTHER_JOBS) {
             if self.stack.endpoint.intra().is_none() {
                 // Without it, TCP serves.
-                let intra = init::intra_to_other_jobs(&self.job, &knobs).ok();
+                let intra = init::intra_to_other_jobs(&self.job, knobs).ok();
                 intra.into_iter().for_each(|intra| self.stack.endpoint.add_intra(intra));
             }
             self.home = self.stack.endpoint.intra().and_then(|intra| intra.home());

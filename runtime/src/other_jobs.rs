@@ -99,6 +99,8 @@ impl Core {
         if self.meets_other_jobs {
             return Ok(());
         }
+        let knobs = crate::tools::load_knobs()
+            .map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let addresses = self.addresses();
         match self.stack.endpoint.inter() {
             Some(inter) if inter.tcp().is_some() => {}
@@ -108,8 +110,6 @@ impl Core {
                 ));
             }
             None => {
-                let knobs = crate::tools::load_knobs()
-                    .map_err(|error| Error::new(Class::Other, error.to_string()))?;
                 let inter = inter::open_to_other_jobs(&self.job, &knobs, addresses);
                 let inter = inter.map_err(|why| unreachable(&why))?;
                 self.stack.endpoint.add_inter(self.job.local_numbers(), inter);
@@ -117,7 +117,7 @@ impl Core {
         }
         self.meets_other_jobs = true;
         self.planner.get_mut().meet_other_jobs();
-        self.publish_home()
+        self.publish_home(&knobs)
     }
 }
 

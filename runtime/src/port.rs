@@ -34,7 +34,7 @@ use crate::process::{Core, Process, predefined};
 use crate::service;
 
 /// The most closed ports at which clients are refused, the latest ones: each is looked at before a
-/// sleep while messages are there that nobody has received.
+/// sleep while messages are there that no receive has taken.
 const MAX_CLOSED: usize = 64;
 /// What the name of a port begins with.
 const PREFIX: &str = "verbena-port";

@@ -19,8 +19,8 @@ impl ShmTransport {
         let (segment, me) = (&self.segment, self.segment.me());
         let number = Some(self.number()).filter(|number| number.0 < OUTSIDERS_END)?;
         let home = Home::of_this_process(self.nonce()?, segment.place(), me, segment.ring_bytes())?;
-        // Whether the system allows what others are going to do. The ring that is used for it is
-        // nobody's.
+        // Whether the system allows what other processes are going to do. No process sends on the
+        // ring that is used for it.
         let ring = segment.outsider_ring(number, me);
         ring.allocate(0..segment.first_lap_granules()).and_then(|()| ring.map()).ok()?;
         Segment::open(&home).ok().map(|_| home)

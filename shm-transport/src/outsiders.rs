@@ -10,7 +10,7 @@
 //! they were met. Whether they are in a call of the library is not known.
 //!
 //! An outsider may end while this process goes on. Therefore it lends no blocks and borrows none,
-//! and nobody reads a body that is not written yet (`method`). `meet` makes them known.
+//! and no process reads a body that is not written yet (`method`). `meet` makes them known.
 
 use std::sync::Arc;
 
