@@ -17,7 +17,7 @@ use crate::process::{Core, Process};
 use crate::stack::Stack;
 
 /// Rounds of progress that take what failed peers have sent.
-const MAX_LAST_ROUNDS: u32 = 1000;
+pub(crate) const MAX_LAST_ROUNDS: u32 = 1000;
 
 /// What [`Process::handle_incidents`] has handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

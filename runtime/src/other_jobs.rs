@@ -11,12 +11,15 @@
 //! with a barrier on each communicator with members of other jobs, also on those that were freed,
 //! but not on those that were disconnected. Those that have failed are not waited for.
 
+use std::ops::Range;
+
 use bootstrap::spawning::EndedProcesses;
 use fabric::{Peer, PeerFailed};
 use objects::{Class, Comm, Error, Result};
 
 use crate::collective;
 use crate::context_id::is_control;
+use crate::incidents::MAX_LAST_ROUNDS;
 use crate::inter;
 use crate::lock::{block_on, with};
 use crate::process::{Core, Process};
@@ -91,7 +94,19 @@ impl Core {
                 is_control(context).then(|| left(Peer(source)))
             });
         }
+        self.forget(&ended.numbers);
         self.ended_others.push(ended);
+    }
+
+    /// Closes what was opened for processes of other jobs, which have ended, once their last frames
+    /// are read. Then no frame waits for long: they are all here.
+    fn forget(&mut self, numbers: &Range<u32>) {
+        for _ in 0..MAX_LAST_ROUNDS {
+            if self.stack.endpoint.intra_mut().is_none_or(|intra| intra.forget(numbers)) {
+                break;
+            }
+            self.stack.progress();
+        }
     }
 
     /// Opens the transport to other jobs, unless it is open.
@@ -125,6 +140,8 @@ impl Core {
 /// they are on this host. Those of other jobs must call this with this process meanwhile.
 pub(crate) fn reach(peers: impl Iterator<Item = Peer>) -> Result<()> {
     let others = with(|p| {
+        // A process that meets one job after the other forgets those that have ended.
+        p.take_failures();
         let core = p.core()?;
         let others: Vec<Peer> = peers.filter(|&peer| core.is_of_other_job(peer)).collect();
         if !others.is_empty() {

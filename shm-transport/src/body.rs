@@ -17,6 +17,7 @@ use fabric::{Chunks, Slot};
 use rustix::mm::{Advice, madvise};
 
 use crate::copy_cost::CopyCost;
+use crate::memory_file::unmap;
 use crate::method;
 use crate::pipeline::Watermark;
 use crate::ring::LINE;
@@ -100,16 +101,25 @@ pub(crate) struct BodyMemory {
     bounce_bytes: usize,
 }
 
-// SAFETY: an address of shared memory that is mapped for the life of the process. Which thread may
-// access which part is the concern of the unsafe code that does.
+// SAFETY: an address of shared memory that is mapped as long as it is used. Which thread may access
+// which part is the concern of the unsafe code that does.
 unsafe impl Send for BodyMemory {}
 
 impl BodyMemory {
     /// # Safety
-    /// `base` is aligned to a page and mapped for [`BodyMemory::length`] for the life of the
-    /// process.
+    /// `base` is aligned to a page and mapped for [`BodyMemory::length`] until
+    /// [`BodyMemory::unmap`].
     pub(crate) unsafe fn new(base: *mut u8, bounce_bytes: usize) -> BodyMemory {
         BodyMemory { base, bounce_bytes }
+    }
+
+    /// Unmaps the range.
+    ///
+    /// # Safety
+    /// Nothing uses the range any more.
+    pub(crate) unsafe fn unmap(self) {
+        // SAFETY: the caller's promise; so many bytes were mapped, by the promise of `new`.
+        unsafe { unmap(self.base, BodyMemory::length(self.bounce_bytes as u64)) }
     }
 
     /// Returns the bytes of a range whose bounce pool has `bounce_bytes`.
@@ -133,8 +143,7 @@ impl BodyMemory {
     /// No process writes them as long as they are borrowed.
     pub(crate) unsafe fn bytes<'a>(&self, start: usize, len: usize) -> &'a [u8] {
         assert!(start.saturating_add(len) <= self.recycled().end);
-        // SAFETY: inside the mapping, which lives as long as the process; not written, by the
-        // caller's promise. Any bytes are valid.
+        // SAFETY: inside the mapping; not written, by the caller's promise. Any bytes are valid.
         unsafe { std::slice::from_raw_parts(self.base.add(start), len) }
     }
 
@@ -145,8 +154,7 @@ impl BodyMemory {
     /// No process accesses them as long as they are borrowed, other than by a watermark's rules.
     pub(crate) unsafe fn bytes_mut<'a>(&self, start: usize, len: usize) -> &'a mut [u8] {
         assert!(start.saturating_add(len) <= self.recycled().end);
-        // SAFETY: inside the mapping, which lives as long as the process; exclusive, by the
-        // caller's promise. Any bytes are valid.
+        // SAFETY: inside the mapping; exclusive, by the caller's promise. Any bytes are valid.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(start), len) }
     }
 

@@ -189,12 +189,26 @@ impl InboundRings {
         }
     }
 
-    /// Removes the active ring at this index.
+    /// Removes the ring at this index. Those that were active stay so; the others become it if so few
+    /// are left that all are.
     #[cold]
-    pub(crate) fn remove(&mut self, at: usize) {
-        self.active -= 1;
-        self.all.swap(at, self.active);
-        self.all.swap_remove(self.active);
+    pub(crate) fn remove(&mut self, mut at: usize) -> Inbound {
+        if at < self.active {
+            self.active -= 1;
+            self.all.swap(at, self.active);
+            at = self.active;
+        }
+        let removed = self.all.swap_remove(at);
+        if self.all.len() <= ALWAYS_POLLED {
+            self.active = self.all.len();
+        }
+        removed
+    }
+
+    /// Removes the ring from a local rank.
+    pub(crate) fn remove_from(&mut self, local: u32) -> Option<Inbound> {
+        let at = self.all.iter().position(|inbound| inbound.local == local)?;
+        Some(self.remove(at))
     }
 
     /// Takes the right to read what a local rank has not posted yet; `None` while that rank holds

@@ -1,4 +1,11 @@
-//! Meeting a process of another job on this host; see `outsiders`.
+//! Meeting a process of another job on this host, and forgetting it; see `outsiders`.
+//!
+//! States of an outsider: met -> accepted, once it has connected -> forgotten, once it has ended and
+//! its frames are read. A frame to a forgotten one is dropped, as nobody would read it.
+
+#![allow(unsafe_code)]
+
+use std::ops::Range;
 
 use fabric::{Peer, PeerFailed};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -33,14 +40,55 @@ impl ShmTransport {
             return Ok(());
         }
         let theirs = self.outsiders.open(home)?;
-        self.peers.add(peer);
-        self.access.push(Access::Unprobed);
-        self.outsiders.add(theirs, home.rank);
+        let local = self.peers.add(peer);
+        self.outsiders.add(&self.segment, local, theirs, home.rank);
+        self.access.resize_with(self.peers.local_ranks(), || Access::Unprobed);
         let slots = self.outbound.len().max(peer.0 as usize + 1);
         self.outbound.resize_with(slots, || None);
         // It may have connected before.
         self.accept_next_time();
         Ok(())
+    }
+
+    /// Forgets the processes of other jobs with these numbers, which have ended, and closes what was
+    /// opened for them. Returns false if frames of theirs wait to be polled: then none is forgotten.
+    pub fn forget(&mut self, numbers: &Range<u32>) -> bool {
+        let of_outsiders = self.segment.size()..self.peers.local_ranks() as u32;
+        let ended: Vec<(Peer, u32)> = of_outsiders
+            .filter_map(|local| Some((self.peers.world(local)?, local)))
+            .filter(|(peer, _)| numbers.contains(&peer.0))
+            .collect();
+        let is_read = |&(_, local): &(Peer, u32)| !self.inbound.has_unread_from(local);
+        // A frame may wait in a ring that is not mapped yet.
+        if !ended.is_empty() && (self.has_new_peers() || !ended.iter().all(is_read)) {
+            return false;
+        }
+        ended.into_iter().for_each(|(peer, local)| self.forget_one(peer, local));
+        true
+    }
+
+    fn forget_one(&mut self, peer: Peer, local: u32) {
+        self.peers.forget(local);
+        self.blocked.retain(|other| *other != peer);
+        self.access[local as usize] = Access::Unprobed;
+        let inbound = self.inbound.remove_from(local);
+        let outbound = self.outbound[peer.0 as usize].take();
+        let segment = self.outsiders.forget(&self.segment, local);
+        let pool = inbound.as_ref().and_then(|inbound| inbound.pool.as_ref());
+        let bodies = pool.map(|pool| pool.memory());
+        let rings = [
+            inbound.map(|inbound| inbound.consumer.into_memory()),
+            outbound.map(|outbound| outbound.producer.into_memory()),
+        ];
+        // SAFETY: the two sides of the pair alone used the rings and bodies; all sides of pairs
+        // with processes of a segment that is no longer known are gone, and with them their
+        // references to its control blocks. Nothing is lent to outsiders or borrowed from them.
+        unsafe {
+            rings.into_iter().flatten().for_each(|ring| ring.unmap());
+            bodies.into_iter().for_each(|bodies| bodies.unmap());
+            segment.into_iter().for_each(|segment| segment.close());
+        }
+        self.segment.outsider_ring(peer, self.segment.me()).give_back();
     }
 
     /// Maps the rings of the outsiders that were met and have connected.

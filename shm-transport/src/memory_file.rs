@@ -62,7 +62,7 @@ fn populate(file: &OwnedFd, at: u64, bytes: u64) -> Result<(), Errno> {
     // no byte.
     unsafe {
         let populated = madvise(base.cast(), length as usize, Advice::LinuxPopulateWrite);
-        munmap(base.cast(), length as usize)?;
+        unmap(base, length);
         match populated {
             Err(Errno::INVAL) | Ok(()) => Ok(()),
             Err(Errno::FAULT) => Err(Errno::NOMEM),
@@ -77,4 +77,14 @@ pub(crate) fn map(file: &OwnedFd, at: u64, bytes: u64) -> Result<*mut u8, Errno>
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists.
     let base = unsafe { mmap(std::ptr::null_mut(), bytes as usize, access, shared, file, at) }?;
     Ok(base.cast())
+}
+
+/// Unmaps what [`map`] has mapped.
+///
+/// # Safety
+/// Nothing uses the memory any more.
+pub(crate) unsafe fn unmap(base: *mut u8, bytes: u64) {
+    // SAFETY: the caller's promise.
+    let unmapped = unsafe { munmap(base.cast(), bytes as usize) };
+    debug_assert!(unmapped.is_ok(), "{unmapped:?}");
 }

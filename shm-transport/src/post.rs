@@ -36,6 +36,9 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
+        if self.peers.is_forgotten(peer) {
+            return Ok(Post::Sent);
+        }
         let traffic = self.traffic(peer, len);
         let route = Route { pipelines: self.pipelines, is_of_other_job: self.is_outsider(peer) };
         let method = method::choose(len, traffic, route);
@@ -55,6 +58,9 @@ impl ShmTransport {
         len: usize,
         fill: impl FnOnce(&mut Slot),
     ) -> Result<Post, PeerFailed> {
+        if self.peers.is_forgotten(peer) {
+            return Ok(Post::Sent);
+        }
         let lock = self
             .ring_to(peer)?
             .producer
@@ -93,6 +99,7 @@ impl ShmTransport {
         let (needed, has_membarrier) = (ring::max_granules(len), self.has_membarrier);
         let outbound = match self.outbound.get_mut(peer.0 as usize) {
             Some(Some(outbound)) if outbound.producer.has_space(needed) => outbound,
+            _ if self.peers.is_forgotten(peer) => return Ok(Post::Sent),
             _ => {
                 if !self.make_space(peer, needed)? {
                     return Ok(Post::NoSpace);

@@ -8,7 +8,8 @@
 //! RLIMIT_AS does not matter. A pair that never communicates costs one bit of memory.
 //!
 //! The file's length makes any offset that a corrupted word leads to memory, if only to zeros. The
-//! mappings of this file last for the life of the process: control blocks are `&'static`.
+//! mappings of this file last for the life of the process: control blocks are `&'static`. Those of
+//! an outsider's segment last until the outsider is forgotten, when nothing refers to them (`meet`).
 
 #![allow(unsafe_code)]
 
@@ -26,7 +27,7 @@ use crate::coll_segment::{self, SyncKind};
 use crate::control::{Control, Shared};
 use crate::home::Home;
 use crate::layout::{Layout, WINDOW_ALIGN};
-use crate::memory_file::{allocate, map, page};
+use crate::memory_file::{allocate, map, page, unmap};
 use crate::ring::{self, GRANULE, LINE};
 use crate::single_copy::{self, SingleCopy};
 use crate::sync::{AtomicU64, Ordering};
@@ -116,9 +117,21 @@ impl RingPlace {
         allocate(&self.file, self.at + start, end - start).map_err(|errno| self.failed(errno))
     }
 
+    /// Gives back the memory of the ring, which reads as zeros then.
+    pub(crate) fn give_back(&self) {
+        deallocate(&self.file, self.at, self.bytes);
+    }
+
     fn failed(&self, errno: Errno) -> SegmentError {
         SegmentError::System { what: RingPlace::WHAT, bytes: self.bytes, errno }
     }
+}
+
+/// Gives back the memory of a part of a memory file, which reads as zeros then.
+fn deallocate(file: &OwnedFd, at: u64, bytes: u64) {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // An error leaves the memory taken until the job ends.
+    let _ = fallocate(file, flags, at, bytes);
 }
 
 /// Where a collective segment begins in this process.
@@ -193,12 +206,17 @@ impl Segment {
         if !offset.is_multiple_of(page()) {
             return Err(failed("it is no segment".into()));
         }
-        let first = map(&file, offset, page()).map_err(system)?.cast_const();
-        // SAFETY: the first line of a mapping, aligned, never unmapped; any bytes are valid.
-        let shared: &'static Shared = unsafe { &*first.cast::<Shared>() };
-        let (size, ring_bytes, bounce_bytes) =
-            Layout::agreed(shared.agreement.load(Ordering::Relaxed));
-        let is_it = shared.nonce.load(Ordering::Relaxed) == home.nonce && home.rank < size;
+        let first = map(&file, offset, page()).map_err(system)?;
+        // SAFETY: the first line of a mapping, aligned; any bytes are valid. Nothing refers to it
+        // after this block.
+        let (agreement, nonce) = unsafe {
+            let Shared { agreement, nonce, .. } = &*first.cast::<Shared>();
+            let words = [agreement, nonce].map(|word| word.load(Ordering::Relaxed));
+            unmap(first, page());
+            words.into()
+        };
+        let (size, ring_bytes, bounce_bytes) = Layout::agreed(agreement);
+        let is_it = nonce == home.nonce && home.rank < size;
         if !is_it || !ring_bytes.is_power_of_two() || !bounce_bytes.is_power_of_two() {
             return Err(failed("it is another file".into()));
         }
@@ -206,6 +224,15 @@ impl Segment {
         let control = map(&file, offset, layout.control_bytes()).map_err(system)?.cast_const();
         let coll_segments = Mutex::new(Vec::new());
         Ok(Segment { file, offset, control, me: NOBODY, layout, coll_segments })
+    }
+
+    /// Closes the segment of a process of another job.
+    ///
+    /// # Safety
+    /// Nothing uses its control blocks any more.
+    pub(crate) unsafe fn close(self) {
+        // SAFETY: the caller's promise; `open` has mapped it.
+        unsafe { unmap(self.control.cast_mut(), self.layout.control_bytes()) }
     }
 
     /// Makes a memory file, for tests and for jobs without a launcher.
@@ -438,9 +465,7 @@ impl Segment {
 
     /// Gives back the memory of a part of the segment, which reads as zeros then.
     pub(crate) fn deallocate(&self, at: u64, bytes: u64) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // An error leaves the memory taken until the job ends.
-        let _ = fallocate(&self.file, flags, self.offset + at, bytes);
+        deallocate(&self.file, self.offset + at, bytes);
     }
 
     /// Returns the bytes from the segment's begin to the end of the file.

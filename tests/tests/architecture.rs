@@ -95,6 +95,7 @@ const UNSAFE: &[&str] = &[
     "shm-transport/src/ring/memory.rs",
     "shm-transport/src/ring/producer.rs",
     "shm-transport/src/rma.rs",
+    "shm-transport/src/meet.rs",
     "shm-transport/src/memory_file.rs",
     "shm-transport/src/segment.rs",
     "shm-transport/src/window.rs",

@@ -250,10 +250,10 @@ impl Keeper {
                 member.stall = stall;
                 self.judge_stall();
             }
-            (ToKeeper::Failed(ended), State::Member(member)) if member.has(&ended.numbers) => {
+            (ToKeeper::Ended(ended), State::Member(member)) if member.has(&ended.numbers) => {
                 self.send_to_others(id, &FromKeeper::OthersEnded(ended));
             }
-            (ToKeeper::Failed(_), State::Member(_)) => {}
+            (ToKeeper::Ended(_), State::Member(_)) => {}
             (ToKeeper::Over { code: 0 }, State::Member(_)) => self.remove(id, None),
             (ToKeeper::Over { code }, State::Member(_)) => {
                 self.remove(id, Some(&format!("it has ended with exit code {code}")));

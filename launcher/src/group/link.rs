@@ -98,9 +98,9 @@ impl GroupLink {
         self.stream.send(&ToKeeper::Numbers(count));
     }
 
-    /// Reports processes that have failed, while the job goes on.
-    pub(crate) fn report_failed(&mut self, ended: &EndedProcesses) {
-        self.stream.send(&ToKeeper::Failed(ended.clone()));
+    /// Reports processes that have ended, while the job goes on.
+    pub(crate) fn report_ended(&mut self, ended: &EndedProcesses) {
+        self.stream.send(&ToKeeper::Ended(ended.clone()));
     }
 
     /// Sends whether the ranks make progress, if that has changed.

@@ -11,7 +11,7 @@
 //!   Store                       <->              Store
 //!   Numbers (count)              ->              for a job that a process spawns
 //!                                <-              Numbers
-//!   Stalled, Failed              ->
+//!   Stalled, Ended               ->
 //!                                <-              Stall, OthersEnded
 //!   Over                         ->
 //! ```
@@ -69,8 +69,8 @@ pub(super) enum ToKeeper {
         /// The exit code.
         code: u8,
     },
-    /// Processes have failed, and their job goes on.
-    Failed(EndedProcesses),
+    /// Processes of the job have failed, and it goes on, or those of a spawned job have ended.
+    Ended(EndedProcesses),
 }
 
 /// A message of the keeper.

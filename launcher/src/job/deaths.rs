@@ -193,7 +193,7 @@ impl Job {
         if self.outcome.is_survived(event) && self.phase == Phase::Running {
             let why = report::why_failed(event);
             self.announce_failure(event.rank(), &why);
-            self.jobs.report_failed(EndedProcesses::failed(self.base + event.rank(), &why));
+            self.jobs.report_ended(EndedProcesses::failed(self.base + event.rank(), &why));
         }
         if ends {
             self.end_after(event);

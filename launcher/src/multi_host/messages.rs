@@ -145,7 +145,7 @@ impl MultiHostJob {
     /// Tells the hosts that a rank has failed, and that the job goes on.
     pub(super) fn announce_failure(&mut self, rank: u32, why: &str) {
         self.links.send_to_all(&ToHost::Failed { rank, why: why.to_owned() });
-        self.jobs.report_failed(EndedProcesses::failed(self.base + rank, why));
+        self.jobs.report_ended(EndedProcesses::failed(self.base + rank, why));
     }
 
     /// Records ranks that did not fail, and tells the hosts of those that never called MPI_Init.

@@ -48,8 +48,8 @@ pub(crate) enum JobEvent {
     Numbers(Option<u32>),
     /// The keeper has found that the ranks of all jobs of the group wait.
     Stall,
-    /// Processes of a spawned job have failed, and it goes on.
-    ProcessesFailed(EndedProcesses),
+    /// Processes of a spawned job have failed, and it goes on, or all have ended in order.
+    ProcessesEnded(EndedProcesses),
     /// Processes of a job have ended that is neither this one nor its parent.
     OthersEnded(EndedProcesses),
     /// The keeper has ended.

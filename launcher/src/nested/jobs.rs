@@ -280,7 +280,7 @@ impl NestedJob {
                 self.stall = stall;
                 Some(JobEvent::Stalled)
             }
-            FromNested::Failed(ended) => Some(JobEvent::ProcessesFailed(ended)),
+            FromNested::Ended(ended) => Some(JobEvent::ProcessesEnded(ended)),
             FromNested::Over { code, none_in_mpi } => self.on_over(code, none_in_mpi),
             // A message that comes twice, or is about another job, is ignored.
             FromNested::Started | FromNested::Refused(_) | FromNested::Spawn { .. } => None,
@@ -303,7 +303,11 @@ impl NestedJob {
                 Some(JobEvent::Failed { code: 1, line, is_survivable: false })
             }
             State::Starting => Some(self.answer(SpawnAnswer::Refused("it has not started".into()))),
-            State::Running | State::Refused | State::Over => None,
+            State::Running => {
+                let ended = EndedProcesses { numbers: self.numbers.clone(), failure: None };
+                Some(JobEvent::ProcessesEnded(ended))
+            }
+            State::Refused | State::Over => None,
         }
     }
 

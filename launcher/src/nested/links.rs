@@ -163,12 +163,12 @@ impl JobLinks {
         self.jobs_mut().into_iter().for_each(|jobs| jobs.announce(ended));
     }
 
-    /// Tells all other jobs that processes of this one, or of a spawned one, have failed, and that
-    /// their job goes on.
-    pub(crate) fn report_failed(&mut self, ended: EndedProcesses) {
+    /// Tells all other jobs that processes of this one, or of a spawned one, have ended, and that
+    /// this job goes on.
+    pub(crate) fn report_ended(&mut self, ended: EndedProcesses) {
         match self {
-            JobLinks::Outermost(all) => all.report_failed(&ended),
-            JobLinks::Spawned(outer) => outer.report_failed(ended),
+            JobLinks::Outermost(all) => all.report_ended(&ended),
+            JobLinks::Spawned(outer) => outer.report_ended(ended),
             JobLinks::None => {}
         }
     }

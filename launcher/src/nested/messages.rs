@@ -6,7 +6,7 @@
 //!   Begin (share, settings)       ->     starts the ranks
 //!                                 <-     Started, or Refused; at last Over
 //!   Store                        <->     Store
-//!                                 <-     Spawn, Stalled, Failed
+//!                                 <-     Spawn, Stalled, Ended
 //!   Stop, Table, OthersEnded, End ->
 //! ```
 //!
@@ -68,7 +68,7 @@ pub(crate) enum FromNested {
         none_in_mpi: bool,
     },
     /// Processes have failed, and their job goes on.
-    Failed(EndedProcesses),
+    Ended(EndedProcesses),
 }
 
 /// A spawned job. Carries the settings that daemons do not get.

@@ -74,8 +74,8 @@ impl Outer {
     }
 
     /// Reports processes that have failed, while the job goes on.
-    pub(super) fn report_failed(&mut self, ended: EndedProcesses) {
-        self.stream.send(&FromNested::Failed(ended));
+    pub(super) fn report_ended(&mut self, ended: EndedProcesses) {
+        self.stream.send(&FromNested::Ended(ended));
     }
 
     /// Sends whether the ranks make progress, if that has changed.

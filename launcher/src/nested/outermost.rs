@@ -113,10 +113,10 @@ impl Outermost {
         self.planned.drain(..).map(|plan| (plan.parent, LOST.to_owned())).collect()
     }
 
-    /// Tells the spawned jobs and those of the group that processes have failed.
-    pub(super) fn report_failed(&mut self, ended: &EndedProcesses) {
+    /// Tells the spawned jobs and those of the group that processes have ended.
+    pub(super) fn report_ended(&mut self, ended: &EndedProcesses) {
         self.nested.announce(ended);
-        self.group.iter_mut().for_each(|group| group.report_failed(ended));
+        self.group.iter_mut().for_each(|group| group.report_ended(ended));
     }
 
     /// Returns the numbers that processes of other jobs may have.

@@ -113,8 +113,8 @@ pub(crate) trait Root {
                 }
             }
             JobEvent::Stall => self.report_stall(),
-            JobEvent::ProcessesFailed(ended) => {
-                self.jobs().report_failed(ended.clone());
+            JobEvent::ProcessesEnded(ended) => {
+                self.jobs().report_ended(ended.clone());
                 self.announce_others(ended);
             }
             JobEvent::OthersEnded(ended) => {

@@ -52,7 +52,7 @@ pub struct Consumer {
     external_bytes: u32,
 }
 
-// SAFETY: the pointers lead to shared memory that is mapped for the life of the process. `&mut
+// SAFETY: the pointers lead to shared memory that is mapped as long as the ring is used. `&mut
 // self` keeps changes of the position to one thread at a time.
 unsafe impl Send for Consumer {}
 
@@ -70,6 +70,12 @@ impl Consumer {
             return_batch,
             external_bytes: 0,
         }
+    }
+
+    /// Returns the memory of the ring, which this side uses no more.
+    #[cfg(not(loom))]
+    pub(crate) fn into_memory(self) -> RingMemory {
+        self.memory
     }
 
     /// Returns whether a frame waits.

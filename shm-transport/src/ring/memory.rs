@@ -20,12 +20,22 @@ pub struct RingMemory {
 
 impl RingMemory {
     /// # Safety
-    /// `base` is aligned to a line and valid for `lines` lines for the life of the process. All of
+    /// `base` is aligned to a line and valid for `lines` lines until [`RingMemory::unmap`]. All of
     /// it was zero when the ring was first used. Only one producer and one consumer ever use it.
     #[cfg(not(loom))]
     pub unsafe fn new(base: *mut u8, lines: u64) -> RingMemory {
         assert!(lines.is_power_of_two() && lines >= 8);
         RingMemory { base, granules: lines * LINE_GRANULES }
+    }
+
+    /// Unmaps the ring.
+    ///
+    /// # Safety
+    /// The ring was mapped, and nothing uses it any more in this process.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn unmap(self) {
+        // SAFETY: the caller's promise.
+        unsafe { crate::memory_file::unmap(self.base, self.granules * GRANULE as u64) }
     }
 
     /// Returns the offset of a position.
@@ -110,7 +120,7 @@ impl RingMemory {
     #[inline]
     pub(super) fn watermark_word(&self) -> &'static std::sync::atomic::AtomicU32 {
         // SAFETY: the second word of that line: inside the ring, aligned, only ever an atomic, and
-        // mapped for the life of the process.
+        // mapped as long as the ring is used.
         unsafe { &*self.at(LINE_GRANULES).cast::<std::sync::atomic::AtomicU32>().add(2) }
     }
 

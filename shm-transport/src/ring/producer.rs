@@ -63,7 +63,7 @@ pub struct Producer {
     waiting_set: bool,
 }
 
-// SAFETY: the pointers lead to shared memory that is mapped for the life of the process. `&mut
+// SAFETY: the pointers lead to shared memory that is mapped as long as the ring is used. `&mut
 // self` keeps a producer to one thread at a time.
 unsafe impl Send for Producer {}
 
@@ -92,6 +92,12 @@ impl Producer {
             head_needed: 0,
             waiting_set: false,
         }
+    }
+
+    /// Returns the memory of the ring, which this side uses no more.
+    #[cfg(not(loom))]
+    pub(crate) fn into_memory(self) -> RingMemory {
+        self.memory
     }
 
     /// Returns the largest body that a ring of `lines` carries. A frame of three eighths of the
