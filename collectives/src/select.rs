@@ -161,10 +161,11 @@ impl Selection {
     ) -> Algorithm {
         let (kind, bytes, segment) = (args.kind(), args.bytes(pos.size), segment.into());
         let is_short = |algorithm| match algorithm {
-            // Between two ranks a message takes fewer steps.
+            // Two ranks copy messages in both directions at once.
             Algorithm::SegmentFlags => {
-                let max = if pos.size == 2 { self.shm_max / 2 } else { self.shm_max };
-                segment_flags::slot_bytes(args, pos.size) <= max
+                let is_exchange = segment_flags::exchanged_bytes(args, pos.size) > self.shm_max / 2;
+                segment_flags::slot_bytes(args, pos.size) <= self.shm_max
+                    && !(pos.size == 2 && is_exchange)
             }
             Algorithm::SegmentCounter => {
                 segment_counter::slot_bytes(args, pos.size) <= self.counter_max(kind, pos.size)

@@ -341,7 +341,7 @@ knobs! {
         "use shared memory (collective segments) for small collectives within a host, in at most four communicators of each rank; sizes: coll.oversubscribed_max, coll.shm_max")
         .formerly("coll.arenas");
     COLL_SHM_MAX: Bytes = Row::bytes("coll.shm_max", 16 * K, 0..=G,
-        "with a core for each rank and at most 128 ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB; 4 KiB among more than eight ranks; half of it between two)")
+        "with a core for each rank and at most 128 ranks on one host, largest contribution of a rank to a collective that goes through a collective segment (at most 16 KiB; 4 KiB among more than eight ranks; half of it between two that exchange data)")
         .formerly("coll.flat_short");
     COLL_FAN_MAX: Bytes = Row::bytes("coll.fan_max", 256, 0..=G,
         "on four hosts or more, largest broadcast or allreduce that several ranks of a host send to different hosts at once, each all of it; larger ones are sent by one rank of each host");

@@ -21,7 +21,6 @@
 //! The transport provides the memory and wakes sleepers: `shm-transport/src/coll_segment.rs`.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use crate::UserBuf;
 
@@ -44,8 +43,8 @@ pub fn long_slots_bytes(members: u32) -> u64 {
     LONG_SLOTS_BYTES.max(slots_bytes(members))
 }
 
-/// Bytes from which on copies to slots are long.
-pub const LONG_COPY: u64 = 16 << 10;
+/// Bytes from which on copies to slots are long ([`CollSegment::write`]).
+pub const LONG_COPY: u64 = 3 << 10;
 
 /// Alignment of slots in bytes: no two share a cache line.
 pub const SLOT_ALIGN: u64 = 64;
@@ -107,13 +106,9 @@ pub trait CollSegment: std::fmt::Debug + Send + Sync {
     /// now on: the same for all members. With flags there are none.
     fn take_long_slots(&self) -> bool;
 
-    /// Returns whether this member writes long data past the cache in a round, since the caches of
-    /// the others are far.
-    fn writes_past_cache(&self, round: u64) -> bool;
-
-    /// Records how long it took this member to write so many bytes, at least [`LONG_COPY`], into
-    /// slots, but for writes past the cache.
-    fn record_write(&self, bytes: u64, time: Duration);
+    /// Copies data, at least [`LONG_COPY`] bytes of it, into slots of a round, in the way that is
+    /// the fastest with the caches of the other members.
+    fn write(&self, round: u64, to: UserBuf, from: UserBuf);
 
     /// Arrives: this member's slot is written. `signature` is what the member called, at most
     /// [`SIGNATURE_BITS`], and above it a digest of at most [`DIGEST_BITS`] of what it called

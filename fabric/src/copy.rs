@@ -178,6 +178,36 @@ pub(crate) unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Bytes that are copied so that lines of other processors are replaced as a whole.
+#[cfg(target_arch = "x86_64")]
+const REPLACED: std::ops::RangeInclusive<usize> = 1 << 10..=64 << 10;
+
+/// Copies to lines that another processor has in its caches. A store fetches such a line before it
+/// changes a part of it; a string instruction replaces whole lines, which takes half the time from
+/// a near cache and a third from a far one. In lines of its own a processor is slower by it.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+#[inline]
+pub(crate) unsafe fn replace_lines(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if REPLACED.contains(&len) && std::arch::is_x86_feature_detected!("ermsb") {
+        // SAFETY: the caller's promise; the direction flag is clear between statements.
+        unsafe {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_any(from, to, len) }
+}
+
 /// Prefetches a line for reading.
 #[inline(always)]
 pub fn prefetch_read(line: *const u8) {

@@ -11,7 +11,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::copy::line_kernel;
-use crate::copy::{LINE, copy, copy_any, copy_nt, nt_fence, prefetch_read};
+use crate::copy::{LINE, copy, copy_any, copy_nt, nt_fence, prefetch_read, replace_lines};
 
 /// Contiguous user memory; see the module for the promise it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +162,34 @@ impl UserBuf {
     /// processor polls that line, and takes it away whenever it is there. The two do not overlap.
     #[inline(always)]
     pub fn copy_from_first_line_last(&self, from: UserBuf) {
-        let first = self.ptr.addr().wrapping_neg() % LINE;
-        if first == 0 || first >= from.len {
-            return self.copy_from(from);
-        }
+        let first = self.before_whole_lines(from.len);
         let rest = from.len - first;
         self.slice(first, rest).copy_from(from.slice(first, rest));
-        self.copy_from(from.slice(0, first));
+        if first > 0 {
+            self.copy_from(from.slice(0, first));
+        }
+    }
+
+    /// As [`UserBuf::copy_from_first_line_last`], for long data and lines that another processor
+    /// has in its caches: it has read them since they were last written.
+    pub fn replace_lines(&self, from: UserBuf) {
+        let first = self.before_whole_lines(from.len);
+        let rest = from.len - first;
+        let (to, lines) = (self.slice(first, rest), from.slice(first, rest));
+        // SAFETY: both runs are valid by their makers' promises, have these bytes, and do not
+        // overlap, as the caller promises.
+        unsafe { replace_lines(lines.ptr, to.ptr, rest) };
+        if first > 0 {
+            self.copy_from(from.slice(0, first));
+        }
+    }
+
+    /// Returns how many of the first `len` bytes are in a line that begins before them; 0 if all
+    /// are.
+    #[inline(always)]
+    fn before_whole_lines(&self, len: usize) -> usize {
+        let first = self.ptr.addr().wrapping_neg() % LINE;
+        if first < len { first } else { 0 }
     }
 }
 

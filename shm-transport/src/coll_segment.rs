@@ -51,7 +51,7 @@ use std::sync::atomic::AtomicBool;
 #[cfg(not(loom))]
 use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(not(loom))]
-use std::time::Duration;
+use std::time::Instant;
 
 #[cfg(not(loom))]
 use fabric::UserBuf;
@@ -62,7 +62,7 @@ use fabric::coll_segment::Wakes;
 
 use self::counter::Counter;
 #[cfg(not(loom))]
-use self::distance::Distance;
+use self::distance::{Distance, FAR_MIN};
 use self::flags::Flags;
 #[cfg(not(loom))]
 use self::lease::Lease;
@@ -414,12 +414,19 @@ impl<C: Counting> fabric::CollSegment for CollSegment<C> {
         Self::IS_COUNTER && self.long_slots.take()
     }
 
-    fn writes_past_cache(&self, round: u64) -> bool {
-        Self::IS_COUNTER && self.distance.is_far(round)
-    }
-
-    fn record_write(&self, bytes: u64, time: Duration) {
-        self.distance.record_write(bytes as usize, time);
+    fn write(&self, round: u64, to: UserBuf, from: UserBuf) {
+        if !Self::IS_COUNTER {
+            to.replace_lines(from);
+        } else if from.len() < FAR_MIN {
+            // Members that share a processor would read it more slowly.
+            to.copy_from(from);
+        } else if self.distance.is_far(round) {
+            to.copy_from_past_cache(from);
+        } else {
+            let begun = Instant::now();
+            to.copy_from(from);
+            self.distance.record_write(from.len(), begun.elapsed());
+        }
     }
 
     #[inline]

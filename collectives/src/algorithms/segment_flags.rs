@@ -61,6 +61,18 @@ pub fn slot_bytes(args: &CollArgs, size: u32) -> u64 {
     }
 }
 
+/// Returns the most bytes that two ranks give each other; 0 where only one of them gives any.
+pub fn exchanged_bytes(args: &CollArgs, size: u32) -> u64 {
+    match args {
+        CollArgs::Allgather { .. } | CollArgs::Allgatherv { .. } | CollArgs::Alltoall { .. } => {
+            block(args, size)
+        }
+        CollArgs::Allreduce { input, .. } => input.bytes(),
+        CollArgs::ReduceScatter { input, .. } => input.bytes() / u64::from(size),
+        _ => 0,
+    }
+}
+
 /// Returns the most bytes that one rank gives another one.
 fn block(args: &CollArgs, size: u32) -> u64 {
     match args {

@@ -1,8 +1,6 @@
 //! How far a collective has come in its schedule, and what runs without messages: local steps and
 //! the synchronisation with the other members of a collective segment.
 
-use std::time::Instant;
-
 use fabric::UserBuf;
 use fabric::coll_segment::{LONG_COPY, Wakes};
 use objects::scratch::Scratch;
@@ -321,9 +319,8 @@ impl Cursor {
                 Local::Copy { from, to } => {
                     let source = self.buffer(plan, from, scratch);
                     let target = self.buffer(plan, to, scratch);
-                    match (to.space, target.len() >= LONG_COPY) {
-                        (Space::CollSegment, true) => self.write_slots(plan, &target, &source),
-                        (Space::CollSegment, false) => write_slot(&target, &source),
+                    match to.space {
+                        Space::CollSegment => self.write_slot(plan, &target, &source),
                         _ => _ = target.copy_from(&source),
                     }
                 }
@@ -377,19 +374,17 @@ impl Cursor {
         }
     }
 
-    /// Copies long data into the slots of the segment.
-    #[inline(never)]
-    fn write_slots(&self, plan: &Plan, target: &Buffer, source: &Buffer) {
-        let Some(segment) = plan.segment() else { return };
+    /// Copies data into a slot of the segment, whose first line has the flag that others poll.
+    #[inline]
+    fn write_slot(&self, plan: &Plan, target: &Buffer, source: &Buffer) {
         match (target.memory(), source.memory()) {
-            (Some(target), Some(source)) if segment.writes_past_cache(self.segment_round) => {
-                target.copy_from_past_cache(source);
+            (Some(to), Some(from)) if to.len() == from.len() => {
+                match plan.segment().filter(|_| from.len() as u64 >= LONG_COPY) {
+                    Some(segment) => segment.write(self.segment_round, to, from),
+                    None => to.copy_from_first_line_last(from),
+                }
             }
-            _ => {
-                let begun = Instant::now();
-                let bytes = target.copy_from(source);
-                segment.record_write(bytes, begun.elapsed());
-            }
+            _ => _ = target.copy_from(source),
         }
     }
 
@@ -493,15 +488,4 @@ impl Cursor {
 #[inline]
 fn slots_of(plan: &Plan, round: u64) -> Area {
     plan.segment().map_or(Area::EMPTY, |segment| segment.slots(round).into())
-}
-
-/// Copies data into a slot, whose first line has the flag that others poll.
-#[inline]
-fn write_slot(target: &Buffer, source: &Buffer) {
-    match (target.memory(), source.memory()) {
-        (Some(target), Some(source)) if target.len() == source.len() => {
-            target.copy_from_first_line_last(source);
-        }
-        _ => _ = target.copy_from(source),
-    }
 }

@@ -1,7 +1,6 @@
 //! A collective segment for which the system refuses something.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fabric::coll_segment::Wakes;
 use fabric::{CollSegment, UserBuf};
@@ -37,12 +36,8 @@ impl CollSegment for Refusing {
         !self.long_slots && self.lease.take_long_slots()
     }
 
-    fn writes_past_cache(&self, round: u64) -> bool {
-        self.lease.writes_past_cache(round)
-    }
-
-    fn record_write(&self, bytes: u64, time: Duration) {
-        self.lease.record_write(bytes, time);
+    fn write(&self, round: u64, to: UserBuf, from: UserBuf) {
+        self.lease.write(round, to, from);
     }
 
     fn arrive(&self, round: u64, signature: u64, wakes: Wakes) -> bool {

@@ -17,6 +17,8 @@ use std::time::Duration;
 use crate::copy_cost::CopyCost;
 use crate::sync::{AtomicU64, Ordering};
 
+/// Bytes from which on writes are timed, and go past the cache where the others are far.
+pub(crate) const FAR_MIN: usize = 16 << 10;
 /// A write that takes more, nanoseconds for 64 KiB, is slow: memory takes as much in that time, a
 /// near cache in a quarter of it.
 const SLOW_NS: u32 = 8_000;
