@@ -58,12 +58,25 @@ pub(super) enum Target {
     /// The same, or where the device leaves peers no room to be beaten: what this figure, beside a
     /// program without MPI, promises for the size.
     OfBestOr(f64, &'static str),
+    /// `best` times the best peer, or where the machine allows none more: `own` times our own figure
+    /// of this name.
+    OfBestOrOwn { best: f64, figure: &'static str, own: f64 },
     /// At most so much, without regard to peers.
     Limit(f64),
     /// At least so many times our own figure of this name.
     OfOwn(&'static str, f64),
     /// Nothing; the peers are shown for comparison.
     None,
+}
+
+impl Target {
+    /// Returns the figure of ours that it compares with.
+    pub(super) fn own(self) -> Option<&'static str> {
+        match self {
+            Target::OfOwn(name, _) | Target::OfBestOrOwn { figure: name, .. } => Some(name),
+            _ => None,
+        }
+    }
 }
 
 /// A set of figures and the peers of a comparison.
@@ -368,7 +381,10 @@ pub(super) const FIGURES: [Figure; 74] = [
     one_sided("rma-put-fence", &["put", "allocate", "fence"], (8, 65536), |_| Target::None),
     one_sided("rma-put-lock", &["put", "allocate", "lock"], (8, 65536), |_| Target::None),
     one_sided("rma-put-pscw", &["put", "allocate", "pscw"], (8, 65536), |_| Target::None),
-    one_sided_rate("rma-put-bw", &["put_bw", "allocate", "flush"], |_| Target::OfBest(1.1)),
+    one_sided_rate("rma-put-bw", &["put_bw", "allocate", "flush"], |_| {
+        // A put copies no faster than the program itself.
+        Target::OfBestOrOwn { best: 1.1, figure: "rma-shared-copy", own: 0.95 }
+    }),
     one_sided_rate("rma-get-bw", &["get_bw", "allocate", "flush"], |_| Target::None),
     one_sided_rate("rma-put-bw-fence", &["put_bw", "allocate", "fence"], |_| Target::None),
     one_sided_rate("rma-put-bw-create", &["put_bw", "create", "flush"], |_| Target::None),
@@ -606,7 +622,7 @@ mod tests {
                 "{} twice",
                 figure.name
             );
-            if let Target::OfOwn(name, _) = (figure.target)(8) {
+            if let Some(name) = (figure.target)(8).own() {
                 assert!(
                     ON_A_HOST.named(name).is_some(),
                     "{} is measured against {name}, which is not there",

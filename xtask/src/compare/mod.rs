@@ -153,9 +153,8 @@ fn chosen(options: &Options) -> Result<Vec<Figure>> {
         true => figure.quick || !options.quick,
         false => {
             let needs_it = |name: &String| {
-                table.named(name).is_some_and(
-                    |other| matches!((other.target)(8), figures::Target::OfOwn(own, _) if own == figure.name),
-                )
+                let other = table.named(name).and_then(|other| (other.target)(8).own());
+                other == Some(figure.name)
             };
             options.only.iter().any(|name| name == figure.name || needs_it(name))
         }

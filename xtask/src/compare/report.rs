@@ -209,21 +209,23 @@ impl Row {
         let spread = extreme(f64::min).zip(extreme(f64::max)).filter(|_| ratios.len() > 1);
         let target = (figure.target)(size);
         let of = |reached, wanted| figure.better.distance(reached, wanted);
+        let to_own = |name: &str, wanted| {
+            let ratios = numbers.ratios((key, us), (&(name.to_owned(), size, lines), us));
+            median(ratios.into_iter()).map(|ratio| of(ratio, wanted))
+        };
+        let nearest = |all: [Option<f64>; 2]| all.into_iter().flatten().reduce(f64::min);
         let distance = match target {
             Target::OfBest(wanted) => ratio.map(|ratio| of(ratio, wanted)),
             Target::OfBestOr(wanted, device) => {
                 let device = table.figures.iter().find(|figure| figure.name == device);
                 let to_device = device.and_then(|it| numbers.distance_to_device(it, size, lines));
-                [ratio.map(|ratio| of(ratio, wanted)), to_device]
-                    .into_iter()
-                    .flatten()
-                    .reduce(f64::min)
+                nearest([ratio.map(|ratio| of(ratio, wanted)), to_device])
+            }
+            Target::OfBestOrOwn { best, figure, own } => {
+                nearest([ratio.map(|ratio| of(ratio, best)), to_own(figure, own)])
             }
             Target::Limit(wanted) => ours.map(|ours| of(ours, wanted)),
-            Target::OfOwn(name, wanted) => {
-                let ratios = numbers.ratios((key, us), (&(name.to_owned(), size, lines), us));
-                median(ratios.into_iter()).map(|ratio| of(ratio, wanted))
-            }
+            Target::OfOwn(name, wanted) => to_own(name, wanted),
             Target::None => ratio.map(|ratio| of(ratio, 1.0)),
         };
         Row { figure, size, lines, ours, peers, ratio, spread, target, distance }
@@ -239,6 +241,9 @@ impl Row {
         let words = match self.target {
             Target::OfBest(wanted) => format!("{at} {wanted} x best"),
             Target::OfBestOr(wanted, device) => format!("{at} {wanted} x best, or {device}"),
+            Target::OfBestOrOwn { best, figure, own } => {
+                format!("{at} {best} x best, or {own} x {figure}")
+            }
             Target::Limit(wanted) => format!("{at} {wanted} {}", self.figure.unit),
             Target::OfOwn(name, wanted) => format!("{at} {wanted} x {name}"),
             Target::None => return ("-".to_owned(), ""),
