@@ -189,8 +189,8 @@ impl InboundRings {
         }
     }
 
-    /// Removes the ring at this index. Those that were active stay so; the others become it if so few
-    /// are left that all are.
+    /// Removes the ring at this index. Those that were active stay so; the others become it if so
+    /// few are left that all are.
     #[cold]
     pub(crate) fn remove(&mut self, mut at: usize) -> Inbound {
         if at < self.active {

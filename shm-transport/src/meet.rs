@@ -1,7 +1,7 @@
 //! Meeting a process of another job on this host, and forgetting it; see `outsiders`.
 //!
-//! States of an outsider: met -> accepted, once it has connected -> forgotten, once it has ended and
-//! its frames are read. A frame to a forgotten one is dropped, as nobody would read it.
+//! States of an outsider: met -> accepted, once it has connected -> forgotten, once it has ended
+//! and its frames are read. A frame to a forgotten one is dropped, as nobody would read it.
 
 #![allow(unsafe_code)]
 
@@ -50,8 +50,9 @@ impl ShmTransport {
         Ok(())
     }
 
-    /// Forgets the processes of other jobs with these numbers, which have ended, and closes what was
-    /// opened for them. Returns false if frames of theirs wait to be polled: then none is forgotten.
+    /// Forgets the processes of other jobs with these numbers, which have ended, and closes what
+    /// was opened for them. Returns false if frames of theirs wait to be polled: then none is
+    /// forgotten.
     pub fn forget(&mut self, numbers: &Range<u32>) -> bool {
         let of_outsiders = self.segment.size()..self.peers.local_ranks() as u32;
         let ended: Vec<(Peer, u32)> = of_outsiders

@@ -9,7 +9,8 @@
 //!
 //! The file's length makes any offset that a corrupted word leads to memory, if only to zeros. The
 //! mappings of this file last for the life of the process: control blocks are `&'static`. Those of
-//! an outsider's segment last until the outsider is forgotten, when nothing refers to them (`meet`).
+//! an outsider's segment last until the outsider is forgotten (`meet`), when nothing refers to
+//! them.
 
 #![allow(unsafe_code)]
 
