@@ -33,8 +33,8 @@ pub(crate) enum JobEvent {
         code: u8,
         /// A line for the user.
         line: String,
-        /// Others can go on, if the user wants that.
-        is_survivable: bool,
+        /// Others can go on without these processes, if the user wants that; `None`: they cannot.
+        lost: Option<EndedProcesses>,
     },
     /// The ranks of a spawned job have stalled, or continue.
     Stalled,

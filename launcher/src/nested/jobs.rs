@@ -291,7 +291,8 @@ impl NestedJob {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Running if code != 0 => {
                 let line = format!("{} has failed", self.in_words());
-                Some(JobEvent::Failed { code, line, is_survivable: !none_in_mpi })
+                let lost = (!none_in_mpi).then(|| self.ended(Some("its job has failed")));
+                Some(JobEvent::Failed { code, line, lost })
             }
             State::Running if none_in_mpi => {
                 let line = format!(
@@ -300,13 +301,10 @@ impl NestedJob {
                     self.in_words(),
                     self.parent - self.outer_base
                 );
-                Some(JobEvent::Failed { code: 1, line, is_survivable: false })
+                Some(JobEvent::Failed { code: 1, line, lost: None })
             }
             State::Starting => Some(self.answer(SpawnAnswer::Refused("it has not started".into()))),
-            State::Running => {
-                let ended = EndedProcesses { numbers: self.numbers.clone(), failure: None };
-                Some(JobEvent::ProcessesEnded(ended))
-            }
+            State::Running => Some(JobEvent::ProcessesEnded(self.ended(None))),
             State::Refused | State::Over => None,
         }
     }
@@ -316,7 +314,8 @@ impl NestedJob {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Running => {
                 let line = format!("the mpiexec of {} has ended before it", self.in_words());
-                Some(JobEvent::Failed { code: 1, line, is_survivable: true })
+                let lost = Some(self.ended(Some("the mpiexec of its job has ended")));
+                Some(JobEvent::Failed { code: 1, line, lost })
             }
             State::Starting => {
                 Some(self.answer(SpawnAnswer::Refused(
@@ -334,6 +333,11 @@ impl NestedJob {
         }
         self.state = State::Over;
         format!("{} does not end its processes; killed", self.in_words())
+    }
+
+    /// Returns all of its processes, with how they have failed.
+    fn ended(&self, failure: Option<&str>) -> EndedProcesses {
+        EndedProcesses { numbers: self.numbers.clone(), failure: failure.map(str::to_owned) }
     }
 
     fn answer(&self, answer: SpawnAnswer) -> JobEvent {

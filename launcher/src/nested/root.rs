@@ -98,8 +98,8 @@ pub(crate) trait Root {
             }
             JobEvent::Spawn { asker, request } => self.spawn(asker, request),
             JobEvent::Answer { asker, answer } => self.answer_spawn(asker, answer),
-            JobEvent::Failed { code, line, is_survivable } => {
-                self.on_failed_job(code, &line, is_survivable);
+            JobEvent::Failed { code, line, lost } => {
+                self.on_failed_job(code, &line, lost);
             }
             JobEvent::Stop(signal) if self.is_running() => self.stop(signal),
             // It came to this process, too.
@@ -125,13 +125,16 @@ pub(crate) trait Root {
         }
     }
 
-    /// Reports that a spawned job has failed, which ends this one as the failure of a rank does.
-    fn on_failed_job(&mut self, code: u8, line: &str, is_survivable: bool) {
+    /// Reports that a spawned job has failed, which ends this one as the failure of a rank does,
+    /// unless it can go on without the processes of that job.
+    fn on_failed_job(&mut self, code: u8, line: &str, lost: Option<EndedProcesses>) {
         if !self.is_running() {
             return self.outcome().set_code(code);
         }
-        if is_survivable && self.outcome().goes_on() {
+        if let Some(lost) = lost.filter(|_| self.outcome().goes_on()) {
             self.print(line);
+            self.jobs().report_ended(lost.clone());
+            self.announce_others(lost);
             return self.outcome().set_code(code);
         }
         self.print(&format!("{line}; ending the job"));
