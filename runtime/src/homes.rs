@@ -7,7 +7,7 @@
 use config::{Knobs, knob};
 use fabric::{Peer, Store as _};
 use objects::{Class, Error, Result};
-use shm_transport::Home;
+use shm_transport::{Home, SegmentError};
 
 use crate::addresses::Addresses;
 use crate::init;
@@ -59,9 +59,14 @@ impl Core {
         let home = Home::decode(&value).filter(|home| home.is_near(&own));
         let endpoint = &mut self.stack.endpoint;
         if let (Some(home), Some(intra)) = (home, endpoint.intra_mut()) {
-            let met = intra.meet(peer, &home);
-            met.map_err(|error| Error::new(Class::Other, error.to_string()))?;
-            endpoint.add_local(peer);
+            match intra.meet(peer, &home) {
+                Ok(()) => endpoint.add_local(peer),
+                // The news of its end is under way. What it has to do with others fails as theirs.
+                Err(error @ SegmentError::Gone { .. }) => {
+                    self.mark_failed(peer, &error.to_string());
+                }
+                Err(error) => return Err(Error::new(Class::Other, error.to_string())),
+            }
         }
         self.routed.insert(peer);
         Ok(true)

@@ -47,6 +47,12 @@ pub enum SegmentError {
         /// The system's error.
         errno: Errno,
     },
+    /// The segment of a process of another job is not there any more.
+    #[error("its shared memory {path} is gone: it has ended, or has closed all of its files")]
+    Gone {
+        /// Where it was looked for.
+        path: String,
+    },
     /// The segment of a process of another job cannot be opened.
     #[error(
         "cannot open the shared memory of another job, {path}: {why}; `--set shm.other_jobs=off` \
@@ -202,7 +208,10 @@ impl Segment {
         let path = home.path();
         let file = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         let failed = |why: String| SegmentError::OtherJob { path: path.clone(), why };
-        let system = |errno: Errno| failed(errno.to_string());
+        let system = |errno: Errno| match errno {
+            Errno::NOENT | Errno::SRCH => SegmentError::Gone { path: path.clone() },
+            errno => failed(errno.to_string()),
+        };
         let (file, offset) = (Arc::new(file.map_err(system)?), home.offset);
         if !offset.is_multiple_of(page()) {
             return Err(failed("it is no segment".into()));
