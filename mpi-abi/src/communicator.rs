@@ -8,7 +8,7 @@ use std::os::raw::{c_char, c_int};
 use objects::errhandler::Raiser;
 use objects::{Class, Comm, Errhandler, Error, Info, Result};
 use runtime::hardware::Resource;
-use runtime::other_jobs::meet_before_disconnect;
+use runtime::other_jobs::{complete_before_disconnect, meet_before_disconnect};
 use runtime::split::{self, SplitBy};
 use runtime::{block_on, collective, communicator, predefined, with};
 
@@ -297,14 +297,7 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: not null, and valid by the user's promise.
     let handle = unsafe { *comm };
     let context = with(|p| p.comm(handle.0).map(objects::Comm::context))?;
-    block_on(|p| {
-        let core = p.core().ok()?;
-        // Collectives in a segment have no messages.
-        let is_over = |on_wire| {
-            !core.stack.pt2pt().is_in_use(on_wire) && !core.collectives.is_in_use(on_wire)
-        };
-        [2 * context, 2 * context + 1].into_iter().all(is_over).then_some(())
-    });
+    complete_before_disconnect(context);
     meet_before_disconnect(handle.0)?;
     // SAFETY: the user's pointer.
     unsafe { comm_free(comm) }?;

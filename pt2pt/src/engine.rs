@@ -164,7 +164,13 @@ impl Engine {
 
     /// Returns true while a request with that context id is not over. Cost: all requests.
     pub fn is_in_use(&self, context: u64) -> bool {
-        self.requests.active().any(|(_, request)| request.key.context == context)
+        self.any_in_use(context).is_some()
+    }
+
+    /// Returns a request with that context id that is not over. Cost: all requests.
+    pub fn any_in_use(&self, context: u64) -> Option<RequestId> {
+        let mut active = self.requests.active();
+        active.find(|(_, request)| request.key.context == context).map(|(id, _)| id)
     }
 
     /// Returns the requests that no user has completed or let go of. Cost: all requests.

@@ -23,6 +23,7 @@ use crate::incidents::MAX_LAST_ROUNDS;
 use crate::inter;
 use crate::lock::{block_on, with};
 use crate::process::{Core, Process};
+use crate::wait_target::WaitTarget;
 
 impl Core {
     /// Returns true if a process is of another job.
@@ -173,6 +174,19 @@ impl Process {
         self.core()?.freed_links.retain(|comm| comm.context() != context);
         Ok(())
     }
+}
+
+/// Waits until all operations on the communicator with this context are complete.
+pub fn complete_before_disconnect(context: u64) {
+    block_on(|p| {
+        let on_wire = [2 * context, 2 * context + 1];
+        let core = p.core().ok()?;
+        let message = on_wire.iter().find_map(|it| core.stack.pt2pt().any_in_use(*it));
+        // Collectives in a segment have no messages.
+        let has_collectives = on_wire.iter().any(|it| core.collectives.is_in_use(*it));
+        p.wait_target = message.map_or(WaitTarget::Nothing, WaitTarget::Message);
+        (message.is_none() && !has_collectives).then_some(())
+    });
 }
 
 /// Waits until the members of a communicator have all come, if some are of other jobs: what was

@@ -11,7 +11,8 @@
  *   refused         an error
  *   closer          closes the port at which a client waits, and accepts it at another one
  *   late            gets the error of the first port
- *   forgotten HOW   waits for ever: at a port (accept), or at a socket (join)
+ *   forgotten HOW   waits for ever: at a port (accept), at a socket (join), or for a message on a
+ *                   communicator that it disconnects (disconnect)
  *   survivor N      waits for an early victim to die, accepts N others, whose deaths end operations
  *                   with an error, and a client */
 #include "check.h"
@@ -265,6 +266,12 @@ static void forgotten(const char *how)
     if (strcmp(how, "accept") == 0) {
         MPI_Open_port(MPI_INFO_NULL, port);
         MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter);
+    } else if (strcmp(how, "disconnect") == 0) {
+        static int value;
+        MPI_Request request;
+        MPI_Comm_dup(MPI_COMM_WORLD, &inter);
+        MPI_Irecv(&value, 1, MPI_INT, 0, 7, inter, &request);
+        MPI_Comm_disconnect(&inter);
     } else if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0)
         MPI_Comm_join(ends[0], &inter);
 }
