@@ -174,7 +174,8 @@ impl Process {
         .into_iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, noun, end, first)| {
-            let first = first.map_or(String::new(), |first| format!(" (among them {first})"));
+            let among = if count == 1 { "" } else { "among them " };
+            let first = first.map_or(String::new(), |first| format!(" ({among}{first})"));
             counted(count, noun, &format!("never {end}")) + &first
         })
         .collect()
