@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bootstrap::Job;
 use collectives::{HostSegment, Planner, SegmentUse, Thresholds};
-use config::{Knobs, Origin, ProgressMode, Registration, knob, show_bytes};
+use config::{Kind, Knobs, Origin, ProgressMode, Registration, knob, show_bytes};
 use fabric::coll_segment::MAX_FLAGS_RANKS;
 use fabric::{Caps, Peer, Transport};
 use tcp_transport::TcpTransport;
@@ -76,7 +76,11 @@ pub(crate) fn explain(
         .filter(|(knob, _, origin)| {
             **origin != Origin::Default && knob.name != knob::REPORT_TRANSPORTS.knob().name
         })
-        .map(|(knob, value, origin)| format!("{} = {value} ({origin})", knob.name))
+        .map(|(knob, value, origin)| {
+            let is_time = matches!(knob.kind, Kind::Time { .. }) && value != "auto";
+            let unit = if is_time { " µs" } else { "" };
+            format!("{} = {value}{unit} ({origin})", knob.name)
+        })
         .collect();
     if !set.is_empty() {
         add("settings", set.join(", "));
@@ -214,7 +218,7 @@ fn collectives(job: &Job, knobs: &Knobs) -> String {
         let except = if thresholds.reproducible { " except reductions" } else { "" };
         return format!(
             "up to {}{except} in shared memory, on communicators of at most {MAX_FLAGS_RANKS} \
-             ranks, and up to {} on those of two; otherwise by {messages}",
+             ranks, up to {} between two that exchange data; otherwise by {messages}",
             show_bytes(max),
             show_bytes(max / 2)
         );
