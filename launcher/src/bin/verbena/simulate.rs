@@ -55,7 +55,8 @@ pub(crate) struct Arguments {
     /// Ranks on each host, in place of the description's number
     #[arg(long, value_name = "N")]
     ranks_per_host: Option<u32>,
-    /// Sizes: of the vector for bcast, reduce and allreduce; otherwise of one rank's block
+    /// Sizes, such as 8,64K,1M: of the vector for bcast, reduce and allreduce; otherwise of one
+    /// rank's block
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
     bytes: Vec<u64>,
     /// The root, where there is one
@@ -65,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
     /// Rules of selection, as in the knob coll.rules; tried before the built-in ones
-    #[arg(long, value_name = "RULES", default_value = "")]
+    #[arg(long, value_name = "RULES", default_value = "", hide_default_value = true)]
     rules: String,
     /// Messages that a rank sends at once between hosts in short collectives, and one more, as the
     /// knob coll.radix
