@@ -242,7 +242,11 @@ impl Tree {
         for name in ["mpif77", "mpif90"] {
             self.link("mpifort", &format!("bin/{name}"))?;
         }
-        self.link("mpicxx", "bin/mpic++")
+        // Meson takes the newest of mpic++ and mpiCC, which may be that of another MPI.
+        for name in ["mpic++", "mpiCC"] {
+            self.link("mpicxx", &format!("bin/{name}"))?;
+        }
+        Ok(())
     }
 
     fn library(&self, project: &Project, built: &Path) -> Result<()> {
