@@ -3,12 +3,13 @@
 #![allow(dead_code, unreachable_pub)] // each program uses a part
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use fabric::{
     Body, Header, Kind, OneSided, Peer, PeerFailed, Post, Region, Sink, Transfer, Transport,
     UserBuf,
 };
-use shm_transport::{Segment, Settings, ShmTransport, SingleCopy};
+use shm_transport::{Home, Segment, Settings, ShmTransport, SingleCopy};
 
 pub const SETTINGS: Settings =
     Settings { eager_max: 1 << 20, get_min: 1, single_copy: SingleCopy::Auto, rare_sleeps: true };
@@ -90,4 +91,42 @@ pub fn get(
     // SAFETY: valid for writes until `get` returns, which is never with `Started`.
     let into = unsafe { UserBuf::new(bytes.as_mut_ptr(), len) };
     (transport.one_sided(peer(1), region, from, OneSided::Get(into), 0).unwrap(), bytes)
+}
+
+/// Lengths of messages of all ways of transport.
+pub const LENGTHS: [usize; 12] =
+    [0, 8, 24, 100, 767, 900, 1500, 2048, 5000, 70_000, 300_000, (1 << 20) - 64];
+
+/// The ranks of a job, with the process numbers from `first` on.
+pub fn job(first: u32, size: u32, ring_bytes: u64) -> Vec<ShmTransport> {
+    let file = Segment::file().unwrap();
+    let rank = |me| {
+        let segment = Segment::attach(file.as_fd(), 0, me, size, ring_bytes, POOL);
+        let peers = (first..first + size).map(Peer).collect();
+        ShmTransport::new(segment.unwrap(), SETTINGS, peers, Vec::new())
+    };
+    (0..size).map(rank).collect()
+}
+
+pub fn home(of: &ShmTransport) -> Home {
+    let home = of.home().expect("this process can open its own files");
+    Home::decode(&home.encode()).unwrap()
+}
+
+/// Sends so many messages from one to the other, which receives meanwhile.
+pub fn send_all(from: &mut ShmTransport, to: &mut ShmTransport, ends: [Peer; 2], rounds: u64) {
+    let (mut inbox, mut sent, begun) = (Inbox::default(), 0, Instant::now());
+    while inbox.frames.len() < rounds as usize {
+        let len = LENGTHS[sent as usize % LENGTHS.len()].min(from.caps(ends[1]).frame);
+        if sent < rounds && post(from, ends[1], sent, len) == Post::Sent {
+            sent += 1;
+        }
+        to.poll(&mut inbox);
+        assert!(begun.elapsed() < Duration::from_secs(30) && inbox.lost.is_empty());
+    }
+    for (tag, (sender, header, bytes)) in (0..).zip(&inbox.frames) {
+        let len = LENGTHS[tag as usize % LENGTHS.len()].min(from.caps(ends[1]).frame);
+        assert_eq!((*sender, header.context), (ends[0], tag));
+        assert_eq!(*bytes, body(tag, len), "message {tag}");
+    }
 }
