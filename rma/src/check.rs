@@ -12,6 +12,7 @@
 
 use fabric::{Header, HybridGet, Kind, Peer};
 use objects::Result;
+use objects::op::BuiltinOp;
 
 use crate::conflict::{Access, Conflict};
 use crate::element::Element;
@@ -32,6 +33,8 @@ const IS_STARTED: u16 = 1 << 11;
 const RETURNS: u16 = 1 << 12;
 /// It is compared but not kept open.
 const IS_BRIEF: u16 = 1 << 13;
+/// Of an accumulate: it changes nothing.
+const IS_NO_OP: u16 = 1 << 14;
 
 impl Window {
     /// Compares an announced access with those that are open, and keeps it open unless it is brief.
@@ -151,6 +154,7 @@ fn encode(action: &Action, epoch: Epoch, returns: bool, is_brief: bool) -> Heade
     let (sort, code) = match action {
         Action::Put => (IS_WRITE, 0),
         Action::Get => (0, 0),
+        Action::Fetch(BuiltinOp::NoOp, element) => (IS_ACCUMULATE | IS_NO_OP, element.code),
         Action::Accumulate(_, element) | Action::Fetch(_, element) | Action::Swap(element, _) => {
             (IS_ACCUMULATE, element.code)
         }
@@ -191,7 +195,10 @@ fn decode(header: &Header) -> Option<(Announced, Option<Element>)> {
 fn sort(flags: u16, element: Option<&Element>, disp: i64) -> Sort {
     match element {
         Some(element) => {
-            Sort::Accumulate(element.code, disp.rem_euclid(element.extent as i64) as u32)
+            let place = disp.rem_euclid(element.extent as i64) as u32;
+            let is_no_op = flags & IS_NO_OP != 0;
+            let sort = if is_no_op { Sort::AtomicRead } else { Sort::Accumulate };
+            sort(element.code, place)
         }
         None if flags & IS_WRITE != 0 => Sort::Write,
         None => Sort::Read,

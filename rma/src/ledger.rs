@@ -3,23 +3,39 @@
 //! An access is *open* from its announcement until its epoch ends: one of a passive epoch until a
 //! flush or an unlock of its origin, one of a fence epoch until the target's next fence, one of a
 //! started epoch until the target's MPI_Win_wait. Two open accesses conflict if they share a byte,
-//! unless both read, or both accumulate elements of one type at the same places (MPI-5.0 §12.7).
+//! unless both read, or both are atomic for elements of one type at the same places (MPI-5.0 §12.7).
 //! Ranks do not leave a fence together; therefore accesses carry how many fences their origin has
 //! passed, and only those of one number meet.
 //!
-//! Accesses that never conflict are one *sort*. For each sort, ranges are kept by the power of two
+//! Accesses of one *sort* conflict with the same others. For each sort, ranges are kept by the power of two
 //! that holds their length, and by begin: a search looks only at ranges that begin close by.
 //! Memory grows with the distinct ranges that each origin has open.
 
 use std::collections::BTreeMap;
 
-/// What two accesses must share in order not to conflict.
+/// What an access does, as far as conflicts depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
     Read,
     Write,
     /// Type, and displacement modulo its extent.
     Accumulate(u32, u32),
+    /// The same of an operation that changes nothing, with MPI_NO_OP.
+    AtomicRead(u32, u32),
+}
+
+impl Sort {
+    fn conflicts(self, other: Sort) -> bool {
+        use Sort::{Accumulate, AtomicRead, Read, Write};
+        match (self, other) {
+            (Read | AtomicRead(..), Read | AtomicRead(..)) => false,
+            (Read | Write, _) | (_, Read | Write) => true,
+            (
+                Accumulate(code, place) | AtomicRead(code, place),
+                Accumulate(other, others) | AtomicRead(other, others),
+            ) => (code, place) != (other, others),
+        }
+    }
 }
 
 /// The epoch of an access, which says when it is complete at the target.
@@ -74,7 +90,7 @@ impl Ledger {
         range: Range,
         fences: u32,
     ) -> Option<(Announced, Range)> {
-        let others = self.sorts.iter().filter(|(other, _)| **other != sort || sort == Sort::Write);
+        let others = self.sorts.iter().filter(|(other, _)| sort.conflicts(**other));
         others.flat_map(|(_, ranges)| ranges).find_map(|(class, open)| {
             let lowest = range.0.saturating_sub(1_i64.checked_shl(*class).unwrap_or(i64::MAX));
             let near = open.range((lowest, i64::MIN, 0, 0)..(range.1, i64::MIN, 0, 0));
@@ -135,7 +151,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_shared_conflict_unless_both_sides_agree() {
-        let sum = Sort::Accumulate(5, 0);
+        let (sum, look) = (Sort::Accumulate(5, 0), Sort::AtomicRead(5, 0));
         for (open, then, conflicts) in [
             (Sort::Read, Sort::Read, false),
             (Sort::Read, Sort::Write, true),
@@ -146,6 +162,13 @@ mod tests {
             (sum, Sort::Accumulate(6, 0), true),
             (sum, Sort::Read, true),
             (Sort::Write, sum, true),
+            (look, Sort::AtomicRead(6, 0), false),
+            (look, Sort::Read, false),
+            (Sort::Read, look, false),
+            (look, sum, false),
+            (look, Sort::Accumulate(6, 0), true),
+            (look, Sort::Write, true),
+            (Sort::Write, look, true),
         ] {
             let mut ledger = Ledger::default();
             ledger.open(open, (8, 16), BY);

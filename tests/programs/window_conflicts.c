@@ -112,6 +112,15 @@ static void of_one_origin(void)
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
 
+    win = create("put after look");
+    MPI_Win_lock_all(0, win);
+    if (rank == 0) {
+        MPI_Fetch_and_op(NULL, &old, MPI_LONG, last, 4, MPI_NO_OP, win);
+        put(last, 4, 1, win);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+
     /* A local flush of a put does not complete it. */
     win = create("locally flushed");
     MPI_Win_lock_all(0, win);
@@ -266,6 +275,21 @@ static void ordered(void)
     MPI_Win_free(&win);
 }
 
+/* Operations that only read, atomically or not, and sums of the same type. */
+static void read_in_many_ways(void)
+{
+    long old[4];
+    MPI_Win win = create("reads");
+    MPI_Win_fence(0, win);
+    get(0, 0, 4, win);
+    MPI_Get_accumulate(NULL, 0, MPI_LONG, old, 2, MPI_LONG, 0, 1, 2, MPI_LONG, MPI_NO_OP, win);
+    MPI_Fetch_and_op(NULL, old + 2, MPI_DOUBLE, 0, 2, MPI_NO_OP, win);
+    MPI_Get_accumulate(NULL, 0, MPI_LONG, old + 3, 1, MPI_LONG, 0, 9, 1, MPI_LONG, MPI_NO_OP, win);
+    add(0, 9, 1, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -280,6 +304,7 @@ int main(int argc, char **argv)
         locked();
         attached();
         ordered();
+        read_in_many_ways();
     }
     return finish();
 }
