@@ -161,7 +161,9 @@ pub(crate) fn report(settings: &Settings, loaded: Option<&Path>) -> Option<Strin
     );
     if let Some(path) = loaded {
         let section = settings.sections.first()?;
-        let advice = path.file_name().and_then(|name| foreign_advice(name, section));
+        let advice = path
+            .file_name()
+            .and_then(|name| foreign_advice(name, section).or_else(|| standard_advice(name)));
         return Some(format!(
             "no rank called Verbena's MPI_Init: {} has loaded another MPI library ({}), {}",
             section.program.display(),
@@ -194,6 +196,17 @@ fn foreign_advice(library: &OsStr, section: &Section) -> Option<String> {
         "so each rank ran alone; Verbena has this library too, but the program names a folder for \
          it: put Verbena's in front with mpiexec -x LD_PRELOAD={preload}"
     ))
+}
+
+/// Returns what to do for the library of another MPI that has the standard ABI, as ours has.
+fn standard_advice(library: &OsStr) -> Option<String> {
+    library.as_bytes().starts_with(b"libmpi_abi.so.").then(|| {
+        format!(
+            "so each rank ran alone; Verbena has this library too, and the program runs on it \
+             unchanged: put Verbena's in front with mpiexec -x LD_PRELOAD={}",
+            our_library().map_or(OUR_LIBRARY.into(), |path| path.display().to_string())
+        )
+    })
 }
 
 /// Returns the line for a rank that ended with code 127, as programs do that the loader cannot

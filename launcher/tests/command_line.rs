@@ -2,6 +2,8 @@
 
 mod run;
 
+use std::path::Path;
+
 use run::{command, finish, mpiexec, script, spawn};
 
 /// Expects one line, this exit code, and nothing on standard output.
@@ -109,11 +111,18 @@ fn ranks_that_all_ran_alone_have_an_explanation() {
 fn ranks_that_load_another_mpi_have_an_explanation() {
     let folder = std::env::temp_dir().join(format!("verbena-loads-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let (source, library) = (folder.join("empty.c"), folder.join("libmpi.so.40"));
+    loads_another_mpi(&folder.join("libmpi.so.40"), "compile with Verbena's mpicc");
+    // The standard ABI: the program need not be compiled again.
+    loads_another_mpi(&folder.join("libmpi_abi.so.1"), "mpiexec -x LD_PRELOAD=");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn loads_another_mpi(library: &Path, remedy: &str) {
+    let source = library.with_file_name("empty.c");
     std::fs::write(&source, "int verbena_test_empty;\n").unwrap();
     let compiler = std::process::Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source])
+        .args([library, &source])
         .status();
     assert!(compiler.unwrap().success());
     let line = format!("LD_PRELOAD={} sleep 0.5; true", library.display());
@@ -121,10 +130,10 @@ fn ranks_that_load_another_mpi_have_an_explanation() {
         let ran = finish(spawn(&mut command(&[options, &["sh", "-c", &line]].concat())));
         let why = format!("sh has loaded another MPI library ({})", library.display());
         assert!(ran.code == 1 && ran.err.contains(&why), "{ran:?}");
+        assert!(ran.err.contains(remedy), "{ran:?}");
     }
     let ran = finish(spawn(&mut command(&["-n", "1", "sh", "-c", &line])));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "one rank is not wrong");
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
