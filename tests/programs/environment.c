@@ -26,6 +26,18 @@ static void state(int initialized, int finalized)
     versions();
 }
 
+/* What the launcher has passed is known at any time. */
+static int ranks_by_info(void)
+{
+    MPI_Info info;
+    char text[32] = "0";
+    int size = sizeof text, flag;
+    MPI_Info_create_env(0, NULL, &info);
+    MPI_Info_get_string(info, "maxprocs", &size, text, &flag);
+    MPI_Info_free(&info);
+    return atoi(text);
+}
+
 static void clock_ticks(void)
 {
     double first = MPI_Wtime(), now;
@@ -162,6 +174,7 @@ int main(int argc, char **argv)
     int level, provided, main_thread = 0;
     MPI_Comm parent = MPI_COMM_WORLD;
     state(0, 0);
+    int has_info = argc > 1 && !strcmp(argv[1], "info"), ranks_before = ranks_by_info();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     CHECK(provided >= MPI_THREAD_SINGLE && provided <= MPI_THREAD_MULTIPLE, "thread level %d", provided);
     state(1, 0);
@@ -181,6 +194,10 @@ int main(int argc, char **argv)
         attribute_is("APPNUM", MPI_APPNUM, argv[2]);
     if (argc > 2 && !strcmp(argv[1], "global"))
         attribute_is("WTIME_IS_GLOBAL", MPI_WTIME_IS_GLOBAL, argv[2]);
+    if (has_info) {
+        SAME(ranks_before, ranks);
+        SAME(ranks_by_info(), ranks);
+    }
     communicator_names();
     disconnected();
     disconnected_in_barrier();
@@ -188,6 +205,8 @@ int main(int argc, char **argv)
     memory();
     MPI_Finalize();
     state(1, 1);
+    if (has_info)
+        SAME(ranks_by_info(), ranks);
     if (rank == 0)
         printf("ok\n");
     return 0;
