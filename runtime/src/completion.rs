@@ -213,7 +213,8 @@ impl Process {
 
     /// Performs MPI_Request_free: removes the request; its operation goes on. A generalized request
     /// that is not complete stays until it is (MPI-5.0 §13.2). Otherwise the caller calls the
-    /// `free` function of the returned one, outside the process lock.
+    /// `free` function of the returned one, outside the process lock. A partitioned transfer must
+    /// be complete, since its partitions become ready by its request.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         match self.decode(handle) {
             Decoded::Sent => return Ok(None),
@@ -230,6 +231,14 @@ impl Process {
         {
             generalized.freed = true;
             return Ok(None);
+        }
+        if matches!(self.request(handle)?.state, State::Partitioned)
+            && !self.is_partitioned_complete(handle)?
+        {
+            return Err(Error::new(
+                Class::Request,
+                "an active partitioned transfer cannot be freed: complete it first (MPI-5.0 §4.2)",
+            ));
         }
         let request = self
             .requests

@@ -227,6 +227,8 @@ static void wrong(void)
     failed(MPI_Parrived(send, 0, &flag), MPI_ERR_REQUEST, "not a partitioned receive");
     failed(MPI_Parrived(receive, 1, &flag), MPI_ERR_ARG, "must be 0 to 0");
     MPI_Pready(1, send);
+    failed(MPI_Request_free(&send), MPI_ERR_REQUEST, "complete it first");
+    failed(MPI_Request_free(&receive), MPI_ERR_REQUEST, "complete it first");
     failed(MPI_Pready_range(0, 2, send), MPI_ERR_ARG, "partition 1 is ready already");
     MPI_Pready(0, send);
     MPI_Pready(2, send);
