@@ -28,7 +28,7 @@ use crate::environment::{RankParams, VARIABLE};
 use crate::error::BootstrapError;
 use crate::hand_over::{self, HandedOver};
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
-use crate::process_manager::{ManagerError, ProcessManager};
+use crate::process_manager::{Found as FoundManager, ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
 use crate::spawning::EndedProcesses;
 use crate::status_entry::{RankState, StatusEntry};
@@ -102,11 +102,17 @@ impl Job {
         let Some(text) = std::env::var_os(VARIABLE) else {
             let variable = |name: &str| std::env::var(name).ok();
             let manager = ProcessManager::connect(&variable);
-            if let Some(manager) =
-                manager.map_err(|error| BootstrapError::Manager(error.to_string()))?
-            {
-                return Job::managed(manager).map(Some);
-            }
+            let is_alone =
+                match manager.map_err(|error| BootstrapError::Manager(error.to_string()))? {
+                    FoundManager::Manager(manager) => return Job::managed(manager).map(Some),
+                    FoundManager::Alone => true,
+                    FoundManager::Nothing => false,
+                };
+            // PRRTE has no variable for the number of processes.
+            let variable = |name: &str| match name {
+                "PMIX_SIZE" if is_alone => Some("1".to_owned()),
+                name => variable(name),
+            };
             return match other_launchers::one_of_several(variable) {
                 Some(task) => Err(BootstrapError::OtherLauncher {
                     launcher: task.launcher,

@@ -34,6 +34,17 @@ pub struct ProcessManager {
     size: u32,
 }
 
+/// What the environment names.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// No manager, or one that has started this process alone by the variables.
+    Nothing,
+    /// A manager that says that it has started this process alone. It is not needed.
+    Alone,
+    /// The manager of several processes.
+    Manager(ProcessManager),
+}
+
 impl std::fmt::Debug for ProcessManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ProcessManager({}, {} of {})", self.name, self.rank, self.size)
@@ -41,12 +52,11 @@ impl std::fmt::Debug for ProcessManager {
 }
 
 impl ProcessManager {
-    /// Connects to the manager that the environment names; `None` if there is none, or if it has
-    /// started one process alone.
-    pub(crate) fn connect(variable: Variable<'_>) -> Result<Option<ProcessManager>, ManagerError> {
+    /// Connects to the manager that the environment names.
+    pub(crate) fn connect(variable: Variable<'_>) -> Result<Found, ManagerError> {
         let is_alone = |name: &str| variable(name).is_some_and(|count| count.trim() == "1");
         if is_alone("PMI_SIZE") {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         let client: Option<Box<dyn Client>> = if variable("PMI_FD").is_some() {
             // Slurm's plug-in sets the same descriptor for both protocols, and launchers within a
@@ -62,7 +72,7 @@ impl ProcessManager {
         } else {
             None
         };
-        let Some(client) = client else { return Ok(None) };
+        let Some(client) = client else { return Ok(Found::Nothing) };
         let (name, (rank, size)) = (client.name(), client.place());
         if rank >= size {
             return Err(ManagerError(format!("{name} gives rank {rank} of {size}")));
@@ -70,9 +80,9 @@ impl ProcessManager {
         let manager = ProcessManager { client: Mutex::new(client), name, rank, size };
         if size == 1 {
             manager.finalize()?;
-            return Ok(None);
+            return Ok(Found::Alone);
         }
-        Ok(Some(manager))
+        Ok(Found::Manager(manager))
     }
 
     /// Returns the protocol and its speaker, in words.

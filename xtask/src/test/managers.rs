@@ -93,8 +93,8 @@ pub(super) fn test(project: &Project, options: &Options, step: &Step) -> Result<
         }
     }
     let config = cluster.as_ref().ok().map(Cluster::config);
-    for job in hydra_jobs().into_iter().filter(|job| is_wanted(job.name)) {
-        if command::exists("mpiexec.hydra", "--version") {
+    for (program, job) in other_jobs().into_iter().filter(|(_, job)| is_wanted(job.name)) {
+        if command::exists(program, "--version") {
             tally += judge(&job, &mut shell(&expand(&job.words)))?;
         } else {
             tally.skipped += 1;
@@ -182,11 +182,21 @@ fn slurm_jobs() -> Vec<Job> {
     ]
 }
 
-fn hydra_jobs() -> Vec<Job> {
-    let job = |name, words: &str, judge| Job { name, words: words.to_owned(), judge };
+/// Returns the jobs of the other managers, each with the command that must be there.
+fn other_jobs() -> Vec<(&'static str, Job)> {
+    let job =
+        |program, name, words: &str, judge| (program, Job { name, words: words.to_owned(), judge });
+    let (hydra, prrte) = ("mpiexec.hydra", "prterun");
+    let prterun = "prterun --allow-run-as-root --map-by :oversubscribe -n 1";
     vec![
-        job("Hydra, PMI-1", "mpiexec.hydra -n 4 {programs}/collectives", is_ok),
-        job("Hydra, PMI-1 by a port", "mpiexec.hydra -pmi-port -n 4 {programs}/hello", is_four),
+        job(hydra, "Hydra, PMI-1", "mpiexec.hydra -n 4 {programs}/collectives", is_ok),
+        job(
+            hydra,
+            "Hydra, PMI-1 by a port",
+            "mpiexec.hydra -pmi-port -n 4 {programs}/hello",
+            is_four,
+        ),
+        job(prrte, "prterun, a rank alone", &format!("{prterun} {{programs}}/collectives"), is_ok),
     ]
 }
 
