@@ -163,12 +163,17 @@ fn slurm(list: &str, set: &impl Fn(&str) -> Option<String>) -> Result<Vec<Host>,
     // Without a number of tasks, each processor of the job is a slot.
     let first =
         usize::from(set("SLURM_NTASKS").is_none() && set("SLURM_NTASKS_PER_NODE").is_none());
-    let counts =
-        known[first..].iter().chain(&known[..first]).find_map(|name| Some((*name, set(name)?)));
-    let slots = match counts {
-        None => vec![1; names.len()],
-        Some((name, text)) => repeated(&text).ok_or_else(|| invalid(name, &text))?,
-    };
+    let counts = known[first..].iter().chain(&known[..first]);
+    let mut slots = Vec::new();
+    for (name, text) in counts.filter_map(|name| Some((*name, set(name)?))) {
+        // In a step with fewer hosts than the job, the tasks are those of the step.
+        if slots.len() < names.len() {
+            let counts = repeated(&text).ok_or_else(|| invalid(name, &text))?;
+            if slots.is_empty() || counts.len() >= names.len() {
+                slots = counts;
+            }
+        }
+    }
     let last = slots.last().copied().unwrap_or(1);
     let slots = slots.into_iter().chain(std::iter::repeat(last));
     Ok(names.into_iter().zip(slots).map(|(name, slots)| Host::new(name, slots)).collect())
@@ -262,6 +267,14 @@ mod tests {
             ("SLURM_JOB_CPUS_PER_NODE", "16,8"),
         ];
         assert_eq!(hosts(&cores), named(&[("a", 16), ("b", 8)]));
+        let step = [
+            ("SLURM_JOB_NODELIST", "n[1-2]"),
+            ("SLURM_NTASKS", "1"),
+            ("SLURM_TASKS_PER_NODE", "1"),
+            ("SLURM_JOB_CPUS_PER_NODE", "4(x2)"),
+        ];
+        assert_eq!(hosts(&step), named(&[("n1", 4), ("n2", 4)]));
+        assert_eq!(hosts(&step[..3]), named(&[("n1", 1), ("n2", 1)]));
         assert_eq!(hosts(&[("SLURM_JOB_NODELIST", "r[1-2]c[0-1]")]).len(), 4);
         for wrong in ["n[1-", "n[2-1]", "n[a]", "a,,b", "n[1-99999999]", "x]"] {
             assert!(found(&[("SLURM_JOB_NODELIST", wrong)]).is_err(), "{wrong}");

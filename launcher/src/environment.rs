@@ -34,13 +34,17 @@ const RANK_VARIABLES: [&str; 11] = [
     "MPI_LOCALNRANKS",
 ];
 
+/// Beginnings of the names of variables by which a process manager names one of its processes. If
+/// it has started `mpiexec`, or the program that has, the ranks are other processes.
+const MANAGER_PREFIXES: [&str; 3] = ["PMI_", "PMI2_", "PMIX_"];
+/// The beginning of the names of a user's settings among them.
+const MANAGER_SETTINGS: &str = "PMIX_MCA_";
+
 /// Returns the variables that all ranks share: mpiexec's own without the token of agents and those
 /// of a job of which mpiexec is a rank, then its library, the variables of the command line, the
 /// table of hosts, and the places of ranks.
 pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) -> Vec<CString> {
-    let is_own =
-        |name: &OsStr| name == token::VARIABLE || RANK_VARIABLES.iter().any(|own| name == *own);
-    let inherited = std::env::vars_os().filter(|(name, _)| !is_own(name));
+    let inherited = std::env::vars_os().filter(|(name, _)| is_inherited(name));
     let inherited: Vec<CString> = inherited
         .filter_map(|(name, value)| {
             let mut line = name.into_vec();
@@ -63,6 +67,14 @@ pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) 
         }
     }
     lines
+}
+
+/// Returns true for a variable that ranks have from the environment of `mpiexec`.
+fn is_inherited(name: &OsStr) -> bool {
+    let begins = |prefix: &str| name.as_bytes().starts_with(prefix.as_bytes());
+    let is_of_manager = MANAGER_PREFIXES.into_iter().any(begins) && !begins(MANAGER_SETTINGS);
+    let is_of_rank = RANK_VARIABLES.iter().any(|own| name == *own);
+    name != token::VARIABLE && !is_of_rank && !is_of_manager
 }
 
 /// Returns the variable that names the library of this mpiexec, unless the user has named one.
@@ -159,6 +171,16 @@ pub(crate) fn c_string(text: impl AsRef<OsStr>) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_no_processes_of_the_manager_that_has_started_mpiexec() {
+        for name in ["PMI_FD", "PMI_RANK", "PMIX_NAMESPACE", "PMIX_SERVER_URI4", "VERBENA_RANK"] {
+            assert!(!is_inherited(OsStr::new(name)), "{name}");
+        }
+        for name in ["PATH", "PMIX_MCA_gds", "SLURM_JOB_ID", "PMI", "VERBENA_SET"] {
+            assert!(is_inherited(OsStr::new(name)), "{name}");
+        }
+    }
 
     #[test]
     fn the_folders_of_other_abis_are_first_once_and_others_stay() {

@@ -36,7 +36,7 @@ const PACKAGES: &[(&str, &str)] = &[
 const LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// The C programs that jobs run.
-const PROGRAMS: [&str; 2] = ["hello", "collectives"];
+const PROGRAMS: [&str; 4] = ["hello", "collectives", "spawn", "ports"];
 
 /// One job: its name, its words, and what must hold of its end.
 struct Job {
@@ -168,6 +168,15 @@ fn slurm_jobs() -> Vec<Job> {
         job("srun, PMI-2, four lines", "srun -N2 -n4 --mpi=pmi2 {programs}/hello", is_four),
         job("srun, PMIx", "srun -N1 -n2 --mpi=pmix {programs}/collectives", is_ok),
         job("srun without a store", "srun -N1 -n2 --mpi=none {programs}/hello", is_refused),
+        job("srun, PMI-2, a program spawns", "srun -n1 --mpi=pmi2 {programs}/spawn", is_ok),
+        job("srun, PMI-2, a program opens ports", "srun -n1 --mpi=pmi2 {programs}/ports", is_ok),
+        job("srun, PMIx, a program spawns", "srun -n1 --mpi=pmix {programs}/spawn", is_ok),
+        job("srun, no store, a program spawns", "srun -n1 --mpi=none {programs}/spawn", is_ok),
+        job(
+            "srun, a program spawns on both nodes",
+            "salloc -Q -N2 -n4 srun -N1 -n1 -w n2 --mpi=pmi2 {programs}/spawn",
+            is_ok,
+        ),
         job("mpiexec in an allocation", "salloc -Q -N2 -n4 {mpiexec} {programs}/hello", is_four),
         job(
             "mpiexec in an allocation, both nodes",
@@ -197,6 +206,15 @@ fn other_jobs() -> Vec<(&'static str, Job)> {
             is_four,
         ),
         job(prrte, "prterun, a rank alone", &format!("{prterun} {{programs}}/collectives"), is_ok),
+        job(hydra, "Hydra, a program spawns", "mpiexec.hydra -n 1 {programs}/spawn", is_ok),
+        job(hydra, "Hydra, a program opens ports", "mpiexec.hydra -n 1 {programs}/ports", is_ok),
+        job(prrte, "prterun, a program spawns", &format!("{prterun} {{programs}}/spawn"), is_ok),
+        job(
+            prrte,
+            "prterun, a program opens ports",
+            &format!("{prterun} {{programs}}/ports"),
+            is_ok,
+        ),
     ]
 }
 
