@@ -10,17 +10,26 @@
 //!
 //! Both ends share a socket that keeps messages apart. The stand-in lives as long as the process
 //! keeps its end open, so that `mpiexec` learns of the process's end by that of the stand-in.
+//!
+//! A process that was started alone has this socket from the start. Several ranks of another
+//! launcher share one `mpiexec`: the rank that starts it sends it the [`Callers`], the stand-in of
+//! each rank listens at an [`address`], and the rank connects when it first needs the launcher.
+//! Both look at the other one's credentials.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recv, recvmsg, sendmsg, socket_with, socketpair,
 };
+use rustix::process::getuid;
 use rustix::time::Timespec;
 
 use crate::environment::RankParams;
@@ -29,6 +38,10 @@ use crate::status_page::monotonic_nanos;
 
 /// The option of an `mpiexec` that serves the process at the other end of its standard input.
 pub const LAUNCHER_OPTION: &str = "--for-caller";
+/// The option of one that serves several ranks of another launcher.
+pub const LAUNCHER_OF_SEVERAL_OPTION: &str = "--for-callers";
+/// Time from one attempt to connect to the next.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(3);
 /// Bytes that the variable of a rank has at most.
 const MAX_TEXT: usize = 1 << 10;
 
@@ -41,6 +54,104 @@ pub struct HandedOver {
     pub control: OwnedFd,
     /// The memory file of the status page.
     pub status_page: OwnedFd,
+}
+
+/// The ranks of another launcher's job that share an `mpiexec`, in the order of their ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callers {
+    /// The job's number.
+    pub job: u64,
+    /// The job's secret.
+    pub secret: [u8; 32],
+    /// The processes.
+    pub processes: Vec<u32>,
+}
+
+impl Callers {
+    /// Bytes in front of the processes.
+    const HEAD: usize = 40;
+
+    /// Sends this to an `mpiexec`.
+    pub fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut bytes = self.job.to_le_bytes().to_vec();
+        bytes.extend(self.secret);
+        bytes.extend(self.processes.iter().flat_map(|process| process.to_le_bytes()));
+        rustix::net::send(socket, &bytes, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    /// Receives what was sent before `mpiexec` was started; `None` if that is something else.
+    pub fn receive(socket: BorrowedFd<'_>) -> Option<Callers> {
+        let mut none: [u8; 0] = [];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+        let length = recv(socket, &mut none[..], flags).ok()?.1;
+        let mut bytes = vec![0; length];
+        recv(socket, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+        Callers::decode(&bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Callers> {
+        let (head, rest) = bytes.split_first_chunk::<{ Callers::HEAD }>()?;
+        let (job, secret) = head.split_first_chunk::<8>()?;
+        let (words, rest) = rest.as_chunks::<4>();
+        let processes = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let (job, secret) = (u64::from_le_bytes(*job), secret.try_into().ok()?);
+        rest.is_empty().then_some(Callers { job, secret, processes })
+    }
+}
+
+/// Returns where the stand-in of a rank listens: a name without a file.
+fn address(job: u64, rank: u32) -> Result<SocketAddrUnix, Errno> {
+    SocketAddrUnix::new_abstract_name(format!("verbena-stand-in-{job:x}-{rank}").as_bytes())
+}
+
+fn unconnected() -> Result<OwnedFd, Errno> {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    above_streams(socket_with(AddressFamily::UNIX, kind, flags, None)?)
+}
+
+/// Listens for the process of a rank.
+pub fn listen_for(job: u64, rank: u32) -> Result<OwnedFd, Errno> {
+    let socket = unconnected()?;
+    bind(&socket, &address(job, rank)?)?;
+    listen(&socket, 1)?;
+    Ok(socket)
+}
+
+/// Accepts a connection of this process; `None` if another one has come.
+pub fn accept_from(listener: BorrowedFd<'_>, process: u32) -> Option<OwnedFd> {
+    let socket = accept_with(listener, SocketFlags::CLOEXEC).ok()?;
+    let peer = socket_peercred(&socket).ok()?.pid;
+    (peer.as_raw_nonzero().get() as u32 == process).then_some(socket)
+}
+
+/// Connects to the stand-in of a rank once it listens, for that many seconds at most, unless
+/// `is_in_vain`.
+pub fn connect_to(
+    (job, rank): (u64, u32),
+    seconds: i64,
+    is_in_vain: impl Fn() -> bool,
+) -> Result<OwnedFd, Errno> {
+    let end = monotonic_nanos() as i64 + seconds * 1_000_000_000;
+    let address = address(job, rank)?;
+    loop {
+        let socket = unconnected()?;
+        match connect(&socket, &address) {
+            Ok(()) if socket_peercred(&socket)?.uid == getuid() => return Ok(socket),
+            Ok(()) => return Err(Errno::PERM),
+            Err(Errno::CONNREFUSED | Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        if is_in_vain() || monotonic_nanos() as i64 > end {
+            return Err(Errno::CONNREFUSED);
+        }
+        std::thread::sleep(CONNECT_INTERVAL);
+    }
+}
+
+/// Returns true once no process has the other end.
+pub fn is_over(socket: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::empty())], Some(&now)) == Ok(1)
 }
 
 /// Creates the socket: the end of the process, and that of the stand-in.
@@ -141,6 +252,32 @@ mod tests {
         drop(got.control);
         wait_for_end(far.as_fd(), 9000);
         assert_eq!(rustix::net::recv(&far, &mut [0u8; 1][..], RecvFlags::DONTWAIT).unwrap().0, 0);
+    }
+
+    #[test]
+    fn callers_are_received_as_they_were_sent() {
+        let (ours, theirs) = socket().unwrap();
+        assert_eq!(Callers::receive(theirs.as_fd()), None, "nothing was sent");
+        let callers = Callers { job: u64::MAX - 1, secret: [7; 32], processes: vec![9, 1 << 20] };
+        callers.send(ours.as_fd()).unwrap();
+        assert_eq!(Callers::receive(theirs.as_fd()), Some(callers));
+        for length in [0, 39, 41] {
+            assert_eq!(Callers::decode(&vec![0; length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_stand_in_takes_the_process_of_its_rank_alone() {
+        let job = crate::random().unwrap();
+        assert_eq!(connect_to((job, 1), 9, || true).err(), Some(Errno::CONNREFUSED));
+        let listener = listen_for(job, 1).unwrap();
+        assert_eq!(listen_for(job, 1).err(), Some(Errno::ADDRINUSE));
+        let ours = connect_to((job, 1), 9, || false).unwrap();
+        assert!(accept_from(listener.as_fd(), std::process::id() + 1).is_none());
+        assert!(is_over(ours.as_fd()), "it is refused");
+        let ours = connect_to((job, 1), 9, || false).unwrap();
+        let _theirs = accept_from(listener.as_fd(), std::process::id()).unwrap();
+        assert!(!is_over(ours.as_fd()));
     }
 
     #[test]

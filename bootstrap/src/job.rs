@@ -26,7 +26,7 @@ use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
 use crate::direct::{self, Direct};
 use crate::environment::{RankParams, VARIABLE};
 use crate::error::BootstrapError;
-use crate::hand_over::{self, HandedOver};
+use crate::hand_over::{self, Callers, HandedOver};
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{Found as FoundManager, ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
@@ -70,8 +70,24 @@ pub struct Job {
     pub(crate) ancestor: Option<u32>,
     /// The count of the status page when failures were last looked for.
     pub(crate) known_failures: AtomicU32,
-    /// The socket to the stand-in of a process that was started alone, once it has a launcher.
-    pub(crate) stand_in: Option<OwnedFd>,
+    /// What the process has of a launcher that was started for it while it ran.
+    pub(crate) own_launcher: Option<OwnLauncherLink>,
+    /// The process has left such a launcher, and gets no other.
+    pub(crate) has_left_launcher: bool,
+}
+
+/// What a process keeps of the launcher that it has started for itself, or with other ranks of its
+/// host.
+#[derive(Debug)]
+pub(crate) struct OwnLauncherLink {
+    /// The socket to the stand-in.
+    stand_in: OwnedFd,
+    /// The socket to `mpiexec` in the rank that has started it for several.
+    mpiexec: Option<OwnedFd>,
+    /// The launcher's status page, if the process still has that of its job.
+    status_page: Option<StatusPage>,
+    /// The launcher that has started the process.
+    manager: Option<Arc<ProcessManager>>,
 }
 
 /// The connection to the launcher that started the process.
@@ -158,32 +174,58 @@ impl Job {
             secret,
             ancestor: None,
             known_failures: AtomicU32::new(0),
-            stand_in: None,
+            own_launcher: None,
+            has_left_launcher: false,
         })
     }
 
-    /// Joins the job of a launcher that this process has started for itself, as its only rank.
-    /// `stand_in`: the socket on which the rank was handed over. The process was alone before.
+    /// Joins the job of a launcher that was started for this process, or for all ranks of its job.
+    /// `stand_in`: the socket on which the rank was handed over. `mpiexec`: the socket to the
+    /// launcher, if this rank has started it for several.
+    ///
+    /// A process that was started alone becomes the only rank of the new job. Ranks of a process
+    /// manager have the same numbers, job and secret there, and keep their status page, where their
+    /// peers look.
     pub fn join_own_launcher(
         &mut self,
-        stand_in: OwnedFd,
+        (stand_in, mpiexec): (OwnedFd, Option<OwnedFd>),
         rank: HandedOver,
     ) -> Result<(), BootstrapError> {
         let HandedOver { params, control, status_page } = rank;
         let status_page = StatusPage::attach(status_page)
             .map_err(|error| BootstrapError::StatusPage(error.to_string()))?;
         let pid = getpid().as_raw_nonzero().get() as u32;
-        let entry = status_page.entry(0);
-        entry.claim(pid).map_err(|pid| BootstrapError::Used { rank: 0, pid })?;
+        let entry = status_page.entry(self.local_rank);
+        entry.claim(pid).map_err(|pid| BootstrapError::Used { rank: params.rank, pid })?;
         status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
         let control = Control::new(control);
-        self.secret = greet(&control, entry, self.status_entry().state())?;
-        self.id = status_page.job();
-        self.ancestor = Some(params.launcher);
-        self.status_page = status_page;
-        self.link = Link::Launcher(Arc::new(control));
-        self.stand_in = Some(stand_in);
+        let secret = greet(&control, entry, self.status_entry().state())?;
+        let before = std::mem::replace(&mut self.link, Link::Launcher(Arc::new(control)));
+        let (status_page, manager) = match before {
+            Link::Manager(manager) => (Some(status_page), Some(manager)),
+            Link::None | Link::Launcher(_) => {
+                (self.secret, self.id) = (secret, status_page.job());
+                self.ancestor = Some(params.launcher);
+                self.status_page = status_page;
+                (None, None)
+            }
+        };
+        self.own_launcher = Some(OwnLauncherLink { stand_in, mpiexec, status_page, manager });
         Ok(())
+    }
+
+    /// Returns the ranks of this host, which all ranks of the job must be, for a launcher that they
+    /// share: once each of them has a place on the status page.
+    pub fn callers(&self) -> Option<Callers> {
+        let pid = |local| self.status_page.entry(local).pid();
+        let processes = (0..self.local_size).map(pid).collect::<Option<Vec<u32>>>()?;
+        Some(Callers { job: self.id, secret: *self.secret.bytes(), processes })
+    }
+
+    /// Returns true if this process has left a launcher that was started for it: it cannot have
+    /// another one.
+    pub fn has_left_own_launcher(&self) -> bool {
+        self.has_left_launcher
     }
 
     fn managed(manager: ProcessManager) -> Result<Job, BootstrapError> {
@@ -206,7 +248,8 @@ impl Job {
             // The manager's process on this host, unless a wrapper script stands in between.
             ancestor: getppid().map(|parent| parent.as_raw_nonzero().get() as u32),
             known_failures: AtomicU32::new(0),
-            stand_in: None,
+            own_launcher: None,
+            has_left_launcher: false,
         })
     }
 
@@ -243,7 +286,8 @@ impl Job {
             ancestor: Some(params.launcher),
             // Ranks may have failed already.
             known_failures: AtomicU32::new(1),
-            stand_in: None,
+            own_launcher: None,
+            has_left_launcher: false,
         }))
     }
 
@@ -309,55 +353,73 @@ impl Job {
     /// Requests the launcher to print `message` and end all ranks. Returns false if there is no
     /// launcher. The caller exits by itself.
     pub fn abort(&self, code: i32, message: &str) -> bool {
+        if let Some(manager) = self.manager() {
+            // The manager ends this process as well, and with it jobs that it has spawned.
+            eprintln!("verbena: {message}");
+            manager.abort(code, message);
+            return true;
+        }
         match &self.link {
-            Link::None => false,
             Link::Launcher(control) => control.abort(code, message).is_ok(),
-            Link::Manager(manager) => {
-                // The manager ends this process as well.
-                eprintln!("verbena: {message}");
-                manager.abort(code, message);
-                true
-            }
+            Link::None | Link::Manager(_) => false,
         }
     }
 
     /// Records that MPI_Init has begun.
     pub fn mark_running(&self) {
         leave::forbid();
-        self.status_entry().set_state(RankState::Running);
+        self.set_state(RankState::Running);
     }
 
     /// Records that a session is open, before MPI_Init or after MPI_Finalize.
     pub fn mark_in_session(&self) {
         leave::forbid();
-        self.status_entry().set_state(RankState::InSession);
+        self.set_state(RankState::InSession);
     }
 
     /// Records that MPI_Finalize begins.
     pub fn mark_finalizing(&self) {
-        self.status_entry().set_state(RankState::Finalizing);
+        self.set_state(RankState::Finalizing);
     }
 
     /// Records that MPI_Finalize is about to return: from now on the process may exit without
     /// ending the job.
     pub fn mark_finalized(&self) {
-        self.status_entry().set_state(RankState::Finalized);
+        self.set_state(RankState::Finalized);
         // A launcher that has ended needs no message.
+        if let Link::Launcher(control) = &self.link {
+            let _ = control.send(&ToLauncher::Finalized);
+        }
+        self.manager().into_iter().for_each(leave::allow);
+    }
+
+    fn set_state(&self, state: RankState) {
+        self.status_entry().set_state(state);
+        let own = self.own_launcher.as_ref().and_then(|own| own.status_page.as_ref());
+        own.into_iter().for_each(|page| page.entry(self.local_rank).set_state(state));
+    }
+
+    /// Returns the process manager that has started the job.
+    fn manager(&self) -> Option<&Arc<ProcessManager>> {
         match &self.link {
-            Link::None => {}
-            Link::Launcher(control) => _ = control.send(&ToLauncher::Finalized),
-            Link::Manager(manager) => leave::allow(manager),
+            Link::Manager(manager) => Some(manager),
+            Link::None | Link::Launcher(_) => self.own_launcher.as_ref()?.manager.as_ref(),
         }
     }
 
     /// Ends the rank of this process in the job of its own launcher, if it has one, after
     /// [`Job::mark_finalized`]. The launcher ends after the jobs that were spawned; most have
-    /// ended, and their last output is awaited.
+    /// ended, and the process that has started it awaits their last output.
     pub fn leave_own_launcher(&mut self) {
-        if let Some(stand_in) = self.stand_in.take() {
-            self.link = Link::None;
-            let _ = shutdown(&stand_in, Shutdown::Write);
-            hand_over::wait_for_end(stand_in.as_fd(), LAST_OUTPUT_MILLISECONDS);
+        let Some(own) = self.own_launcher.take() else { return };
+        let OwnLauncherLink { stand_in, mpiexec, manager, .. } = own;
+        let is_shared = manager.is_some();
+        self.link = manager.map_or(Link::None, Link::Manager);
+        self.has_left_launcher = true;
+        let _ = shutdown(&stand_in, Shutdown::Write);
+        let launcher = mpiexec.or((!is_shared).then_some(stand_in));
+        if let Some(launcher) = launcher {
+            hand_over::wait_for_end(launcher.as_fd(), LAST_OUTPUT_MILLISECONDS);
         }
     }
 
@@ -411,12 +473,9 @@ impl Job {
         }
     }
 
-    /// Returns the process manager, in words, if it is not our launcher.
+    /// Returns the process manager that has started the job, in words, if it is not our launcher.
     pub fn process_manager(&self) -> Option<&'static str> {
-        match &self.link {
-            Link::Manager(manager) => Some(manager.name()),
-            Link::None | Link::Launcher(_) => None,
-        }
+        self.manager().map(|manager| manager.name())
     }
 
     /// Returns true once the launcher has ended, and with it the job. One system call: for
@@ -437,8 +496,10 @@ impl Job {
     /// Returns the processes that have ended since the last call: ranks that have failed, of a job
     /// that goes on, and processes of other jobs. Costs one exchange if there are none.
     pub fn newly_ended(&self) -> Vec<EndedProcesses> {
+        let own = self.own_launcher.as_ref().and_then(|own| own.status_page.as_ref());
+        let status_page = own.unwrap_or(&self.status_page);
         // Both counts only grow.
-        let count = self.status_page.failures().wrapping_add(self.status_page.other_ends());
+        let count = status_page.failures().wrapping_add(status_page.other_ends());
         if self.known_failures.swap(count, Relaxed) == count {
             return Vec::new();
         }

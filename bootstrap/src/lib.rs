@@ -40,4 +40,4 @@ pub use secret::{Secret, random};
 pub use status_entry::{
     BlockedKind, BlockedOn, CommName, Meanwhile, RankState, Snapshot, StatusEntry, WORLD_CONTEXT,
 };
-pub use status_page::{HostNotice, StatusPage, StatusReader};
+pub use status_page::{HostNotice, OwnLauncher, StatusPage, StatusReader};

@@ -57,6 +57,21 @@ struct Header {
     notices: AtomicU32,
     /// How often processes of other jobs have ended.
     other_ends: AtomicU32,
+    /// The [`OwnLauncher`] of the ranks.
+    own_launcher: AtomicU32,
+}
+
+/// The launcher that ranks of this host have started for themselves, since another one has started
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OwnLauncher {
+    /// There is none.
+    None = 0,
+    /// A rank starts it.
+    Starting = 1,
+    /// All ranks may join its job.
+    Running = 2,
 }
 
 /// A line that one rank of a host prints for all.
@@ -170,6 +185,28 @@ impl StatusPage {
     pub fn first_notice(&self, notice: HostNotice) -> impl Fn() -> bool + Send + use<> {
         let (notices, bit) = (&self.header.notices, notice as u32);
         move || notices.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// Returns the state of the launcher that the ranks have started for themselves.
+    pub fn own_launcher(&self) -> OwnLauncher {
+        match self.header.own_launcher.load(Relaxed) {
+            0 => OwnLauncher::None,
+            1 => OwnLauncher::Starting,
+            _ => OwnLauncher::Running,
+        }
+    }
+
+    /// Returns true for the one rank of this host that is to start the launcher. It must call
+    /// [`StatusPage::own_launcher_started`].
+    pub fn begin_own_launcher(&self) -> bool {
+        let (none, starting) = (OwnLauncher::None as u32, OwnLauncher::Starting as u32);
+        self.header.own_launcher.compare_exchange(none, starting, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Records whether the launcher runs. If it does not, another rank may try.
+    pub fn own_launcher_started(&self, runs: bool) {
+        let state = if runs { OwnLauncher::Running } else { OwnLauncher::None };
+        self.header.own_launcher.store(state as u32, Relaxed);
     }
 
     /// Returns the job's number, the same on all of its ranks.

@@ -13,7 +13,7 @@
 //! decoded. Raise [`PEERS`] with every change of what ranks exchange.
 
 /// The version of everything that ranks exchange.
-pub const PEERS: u32 = 5;
+pub const PEERS: u32 = 6;
 /// The version of this library, for messages.
 pub const LIBRARY: &str = env!("CARGO_PKG_VERSION");
 

@@ -28,6 +28,8 @@ fn main() {
         let (verb, value) = step.split_once('=').unwrap_or((&step, ""));
         if verb == "own_launcher" {
             start_launcher(job.as_mut().expect("init comes first"), value);
+        } else if verb == "shared_launcher" {
+            share_launcher(job.as_mut().expect("init comes first"), value);
         } else if verb == "leave_own_launcher" {
             job.as_mut().expect("init comes first").leave_own_launcher();
         } else if verb == "init" {
@@ -51,7 +53,31 @@ fn start_launcher(job: &mut Job, mpiexec: &str) {
     let status = command.arg(hand_over::LAUNCHER_OPTION).stdin(theirs).status().unwrap();
     assert!(status.success());
     let rank = hand_over::receive(ours.as_fd(), 10).expect("it serves this process");
-    job.join_own_launcher(ours, rank).unwrap();
+    job.join_own_launcher((ours, None), rank).unwrap();
+}
+
+/// Starts this `mpiexec` for all ranks of a process manager's job, unless another rank has; and
+/// joins it, as the library does.
+fn share_launcher(job: &mut Job, mpiexec: &str) {
+    let began = Instant::now();
+    let started = job.status_page().begin_own_launcher().then(|| {
+        let callers = loop {
+            match job.callers() {
+                Some(callers) => break callers,
+                None => pause(began),
+            }
+        };
+        let (ours, theirs) = hand_over::socket().unwrap();
+        callers.send(ours.as_fd()).unwrap();
+        let mut command = Command::new(mpiexec);
+        let status = command.arg(hand_over::LAUNCHER_OF_SEVERAL_OPTION).stdin(theirs).status();
+        assert!(status.unwrap().success());
+        job.status_page().own_launcher_started(true);
+        ours
+    });
+    let stand_in = hand_over::connect_to((job.id(), job.rank()), 10, || false).unwrap();
+    let rank = hand_over::receive(stand_in.as_fd(), 10).expect("it serves this process");
+    job.join_own_launcher((stand_in, started), rank).unwrap();
 }
 
 /// Returns the record of a wait for `RANK[,WORD...]`; the words say what else may happen.

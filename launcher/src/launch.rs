@@ -24,17 +24,26 @@ use crate::{job, multi_host, options};
 
 /// Runs a job to its end. Returns its exit code.
 pub fn run(settings: &Settings) -> u8 {
-    run_on(settings, false)
+    run_on(settings, Place::AllHosts)
 }
 
-/// Runs a job on this host, whatever hosts there are for the jobs that it spawns. Returns its exit
-/// code.
-pub(crate) fn run_here(settings: &Settings) -> u8 {
-    run_on(settings, true)
+/// Runs a job on this host, whatever hosts there are for the jobs that it spawns. `known`: its
+/// number and secret, if its processes have some already. Returns its exit code.
+pub(crate) fn run_here(settings: &Settings, known: Option<(u64, [u8; 32])>) -> u8 {
+    run_on(settings, Place::ThisHost { known })
 }
 
-fn run_on(settings: &Settings, this_host: bool) -> u8 {
-    try_run(settings, this_host).unwrap_or_else(|CannotRun { message, code }| {
+/// Where a job runs.
+#[derive(Clone, Copy)]
+enum Place {
+    /// On the hosts of its settings.
+    AllHosts,
+    /// On this host.
+    ThisHost { known: Option<(u64, [u8; 32])> },
+}
+
+fn run_on(settings: &Settings, place: Place) -> u8 {
+    try_run(settings, place).unwrap_or_else(|CannotRun { message, code }| {
         let line = format!("mpiexec: {message}");
         eprintln!("{line}");
         let messages = [line];
@@ -43,16 +52,21 @@ fn run_on(settings: &Settings, this_host: bool) -> u8 {
     })
 }
 
-fn try_run(settings: &Settings, this_host: bool) -> Result<u8, CannotRun> {
+fn try_run(settings: &Settings, place: Place) -> Result<u8, CannotRun> {
     let knobs = check_knobs(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
     let (settings, arrived) = hosts_known(settings)?;
     let whole = || Share::whole(&settings);
-    let (share, group) = match &settings.group {
-        Some(name) => {
+    let (share, group) = match (&settings.group, place) {
+        (Some(name), _) => {
             group::join::join(name, &settings, &knobs).map(|(share, group)| (share, Some(group)))?
         }
-        None => (whole().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?, None),
+        (None, Place::ThisHost { known: Some(known) }) => {
+            (Share::known(settings.total_ranks(), known, 0), None)
+        }
+        (None, _) => {
+            (whole().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?, None)
+        }
     };
     let explain = knobs.is_on(knob::REPORT_TRANSPORTS);
     let explanations = Explanations::new(share.size, explain);
@@ -60,7 +74,7 @@ fn try_run(settings: &Settings, this_host: bool) -> Result<u8, CannotRun> {
     let settings = &Settings { explain, tree_width, ..settings };
     let jobs = Outermost::new(NestedJobs::new(settings, &share), group);
     let jobs = JobLinks::Outermost(Box::new(jobs));
-    if this_host {
+    if let Place::ThisHost { .. } = place {
         return job::run(settings, &share, explanations, jobs);
     }
     run_ranks(settings, &share, explanations, arrived, jobs)

@@ -114,6 +114,32 @@ fn ranks_of_another_manager_find_their_job() {
 }
 
 #[test]
+fn ranks_of_another_manager_share_an_mpiexec_that_spawns() {
+    let launcher = concat!("shared_launcher=", env!("CARGO_BIN_EXE_mpiexec"));
+    let first = concat!("0:shared_launcher=", env!("CARGO_BIN_EXE_mpiexec"));
+    let (spawn, value) = ("0:spawn=1;self;init;numbers;value_of=0;finalize", "0:put_own=lone");
+    // Both join, or the second rank never does.
+    for launcher in [launcher, first] {
+        let steps = ["init", launcher, value, spawn, "sleep=0.5", "finalize", "leave_own_launcher"];
+        let (ran, last) = run_two(&steps, 1024);
+        assert_eq!(last, ["finalize"; 2]);
+        assert!(ran.iter().all(|ran| (ran.code, ran.err.as_str()) == (0, "")), "{ran:?}");
+        let out = format!("{}{}", ran[0].out, ran[1].out);
+        let mut lines: Vec<&str> = out.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["2 of 2..3, parent Some(0)", "lone", "spawned from 2"], "{ran:?}");
+    }
+}
+
+#[test]
+fn a_failure_of_one_rank_ends_those_that_share_its_mpiexec() {
+    let launcher = concat!("shared_launcher=", env!("CARGO_BIN_EXE_mpiexec"));
+    let (ran, _) = run_two(&["init", launcher, "sleep=0.5", "0:exit=3", "sleep=30"], 1024);
+    assert_eq!((ran[0].code, ran[1].code), (3, -1), "by SIGTERM: {ran:?}");
+    assert!(ran.iter().any(|ran| ran.err.contains("rank 0 (pid ")), "{ran:?}");
+}
+
+#[test]
 fn the_number_of_the_program_is_the_managers() {
     let (ran, _) = run_two(&["init", "appnum", "sleep=0.2", "finalize"], 1024);
     for (number, ran) in ran.iter().enumerate() {

@@ -393,13 +393,13 @@ impl Process {
 
     /// Returns the attribute MPI_UNIVERSE_SIZE: the processes of this job and those that were there
     /// before, but for jobs that were started apart, and one more for each processor of this host.
-    /// A program that spawns others starts as many as it lacks. With another launcher: the size of
-    /// MPI_COMM_WORLD.
+    /// A program that spawns others starts as many as it lacks. With another launcher and several
+    /// hosts: the size of MPI_COMM_WORLD.
     pub fn universe_size(&self) -> u32 {
         self.core.as_deref().map_or(1, |Core { job, .. }| match job.process_manager() {
             None if job.is_in_group() => job.size + job.processors,
-            None => job.world().end + job.processors,
-            Some(_) => job.size,
+            Some(_) if job.local_size < job.size => job.size,
+            None | Some(_) => job.world().end + job.processors,
         })
     }
 

@@ -65,6 +65,9 @@ impl Core {
     pub(crate) fn poll_reach(&mut self, others: &[Peer]) -> Option<Result<()>> {
         let mut is_over = true;
         for &peer in others {
+            if !self.is_of_other_job(peer) {
+                continue;
+            }
             let is_routed = match self.meet(peer) {
                 Ok(true) => self.choose_transport(peer),
                 Ok(false) => Ok(true),
@@ -114,6 +117,10 @@ impl Core {
     pub(crate) fn meet_other_jobs(&mut self) -> Result<()> {
         if self.meets_other_jobs {
             return Ok(());
+        }
+        if self.job.process_manager().is_some() && self.job.control().is_none() {
+            // Another rank has one, or a process has found this one at a port.
+            self.start_launcher().map_err(|why| Error::new(Class::Spawn, why))?;
         }
         let knobs = crate::tools::load_knobs()
             .map_err(|error| Error::new(Class::Other, error.to_string()))?;

@@ -177,7 +177,7 @@ impl Group<'_> {
         stream.send(&ToKeeper::Join { size, name });
         match stream.receive_by(Instant::now() + ANSWER) {
             Some(FromKeeper::Welcome { job, secret, first }) => {
-                let share = Share::in_group(size, (job, secret), first);
+                let share = Share::known(size, (job, secret), first);
                 let link = Box::new(GroupLink::new(self.name, stream));
                 Ok(Some(Attempt::Joined(share, link)))
             }

@@ -171,6 +171,9 @@ fn slurm_jobs() -> Vec<Job> {
         job("srun, PMI-2, a program spawns", "srun -n1 --mpi=pmi2 {programs}/spawn", is_ok),
         job("srun, PMI-2, a program opens ports", "srun -n1 --mpi=pmi2 {programs}/ports", is_ok),
         job("srun, PMIx, a program spawns", "srun -n1 --mpi=pmix {programs}/spawn", is_ok),
+        job("srun, PMI-2, two ranks spawn", "srun -N1 -n2 --mpi=pmi2 {programs}/spawn", is_ok),
+        job("srun, PMI-2, two ranks open ports", "srun -N1 -n2 --mpi=pmi2 {programs}/ports", is_ok),
+        job("srun, PMIx, two ranks spawn", "srun -N1 -n2 --mpi=pmix {programs}/spawn", is_ok),
         job("srun, no store, a program spawns", "srun -n1 --mpi=none {programs}/spawn", is_ok),
         job(
             "srun, a program spawns on both nodes",
@@ -196,7 +199,7 @@ fn other_jobs() -> Vec<(&'static str, Job)> {
     let job =
         |program, name, words: &str, judge| (program, Job { name, words: words.to_owned(), judge });
     let (hydra, prrte) = ("mpiexec.hydra", "prterun");
-    let prterun = "prterun --allow-run-as-root --map-by :oversubscribe -n 1";
+    let prterun = "prterun --allow-run-as-root --map-by :oversubscribe -n";
     vec![
         job(hydra, "Hydra, PMI-1", "mpiexec.hydra -n 4 {programs}/collectives", is_ok),
         job(
@@ -205,14 +208,22 @@ fn other_jobs() -> Vec<(&'static str, Job)> {
             "mpiexec.hydra -pmi-port -n 4 {programs}/hello",
             is_four,
         ),
-        job(prrte, "prterun, a rank alone", &format!("{prterun} {{programs}}/collectives"), is_ok),
+        job(
+            prrte,
+            "prterun, a rank alone",
+            &format!("{prterun} 1 {{programs}}/collectives"),
+            is_ok,
+        ),
+        job(hydra, "Hydra, three ranks spawn", "mpiexec.hydra -n 3 {programs}/spawn", is_ok),
+        job(hydra, "Hydra, four ranks open ports", "mpiexec.hydra -n 4 {programs}/ports", is_ok),
         job(hydra, "Hydra, a program spawns", "mpiexec.hydra -n 1 {programs}/spawn", is_ok),
         job(hydra, "Hydra, a program opens ports", "mpiexec.hydra -n 1 {programs}/ports", is_ok),
-        job(prrte, "prterun, a program spawns", &format!("{prterun} {{programs}}/spawn"), is_ok),
+        job(prrte, "prterun, three ranks spawn", &format!("{prterun} 3 {{programs}}/spawn"), is_ok),
+        job(prrte, "prterun, a program spawns", &format!("{prterun} 1 {{programs}}/spawn"), is_ok),
         job(
             prrte,
             "prterun, a program opens ports",
-            &format!("{prterun} {{programs}}/ports"),
+            &format!("{prterun} 1 {{programs}}/ports"),
             is_ok,
         ),
     ]
