@@ -7,8 +7,8 @@
 //! Ranks do not leave a fence together; therefore accesses carry how many fences their origin has
 //! passed, and only those of one number meet.
 //!
-//! Accesses of one *sort* conflict with the same others. For each sort, ranges are kept by the power of two
-//! that holds their length, and by begin: a search looks only at ranges that begin close by.
+//! Accesses of one *sort* conflict with the same others. For each sort, ranges are kept by the power
+//! of two that holds their length, and by begin: a search looks only at ranges that begin close by.
 //! Memory grows with the distinct ranges that each origin has open.
 
 use std::collections::BTreeMap;
