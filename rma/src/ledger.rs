@@ -3,12 +3,13 @@
 //! An access is *open* from its announcement until its epoch ends: one of a passive epoch until a
 //! flush or an unlock of its origin, one of a fence epoch until the target's next fence, one of a
 //! started epoch until the target's MPI_Win_wait. Two open accesses conflict if they share a byte,
-//! unless both read, or both are atomic for elements of one type at the same places (MPI-5.0 §12.7).
-//! Ranks do not leave a fence together; therefore accesses carry how many fences their origin has
-//! passed, and only those of one number meet.
+//! unless both read, or both are atomic for elements of one type at the same places (MPI-5.0
+//! §12.7). Ranks do not leave a fence together; therefore accesses carry how many fences their
+//! origin has passed, and only those of one number meet.
 //!
-//! Accesses of one *sort* conflict with the same others. For each sort, ranges are kept by the power
-//! of two that holds their length, and by begin: a search looks only at ranges that begin close by.
+//! Accesses of one *sort* conflict with the same others. For each sort, ranges are kept by the
+//! power of two that holds their length, and by begin: a search looks only at ranges that begin
+//! close by.
 //! Memory grows with the distinct ranges that each origin has open.
 
 use std::collections::BTreeMap;
