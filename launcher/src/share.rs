@@ -32,8 +32,8 @@ impl Share {
         Ok(Share { first: 0, size, hosts, job, secret, base: 0, parent: None })
     }
 
-    /// Returns the only share of a job of `size` ranks that has this number and secret from its group
-    /// or its processes; the process number of rank 0 is `base`.
+    /// Returns the only share of a job of `size` ranks that has this number and secret from its
+    /// group or its processes; the process number of rank 0 is `base`.
     pub(crate) fn known(size: u32, (job, secret): (u64, [u8; 32]), base: u32) -> Share {
         Share { first: 0, size, hosts: vec![size], job, secret, base, parent: None }
     }

@@ -58,8 +58,8 @@ pub(super) enum Target {
     /// The same, or where the device leaves peers no room to be beaten: what this figure, beside a
     /// program without MPI, promises for the size.
     OfBestOr(f64, &'static str),
-    /// `best` times the best peer, or where the machine allows none more: `own` times our own figure
-    /// of this name.
+    /// `best` times the best peer, or where the machine allows none more: `own` times our own
+    /// figure of this name.
     OfBestOrOwn { best: f64, figure: &'static str, own: f64 },
     /// At most so much, without regard to peers.
     Limit(f64),
