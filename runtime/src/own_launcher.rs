@@ -115,7 +115,7 @@ impl Core {
         let in_vain = || mpiexec.as_ref().is_some_and(|socket| hand_over::is_over(socket.as_fd()));
         let place = (self.job.id(), self.job.rank());
         let stand_in = hand_over::connect_to(place, START_SECONDS, in_vain);
-        let stand_in = stand_in.map_err(|errno| failed(format!("{NO_ANSWER} ({errno})")))?;
+        let stand_in = stand_in.map_err(|_| failed(NO_ANSWER.into()))?;
         let rank = hand_over::receive(stand_in.as_fd(), START_SECONDS)
             .ok_or_else(|| failed(NO_ANSWER.into()))?;
         let joined = self.job.join_own_launcher((stand_in, mpiexec), rank);
