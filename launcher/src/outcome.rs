@@ -171,9 +171,7 @@ impl Outcome {
     }
 
     fn closing_lines(&mut self, settings: &Settings, none_in_mpi: bool) -> Vec<String> {
-        // A program that the loader could not complete has not run at all.
-        let has_run = self.unloaded.is_none();
-        let is_foreign = none_in_mpi && has_run && settings.total_ranks() > 1;
+        let is_foreign = none_in_mpi && settings.total_ranks() > 1;
         let other_mpi = is_foreign.then(|| foreign_mpi::report(settings, self.foreign.as_deref()));
         let other_mpi = other_mpi.flatten();
         if other_mpi.is_some() {

@@ -137,20 +137,6 @@ fn loads_another_mpi(library: &Path, remedy: &str) {
 }
 
 #[test]
-fn ranks_that_could_not_be_loaded_did_not_run_alone() {
-    let program = std::env::temp_dir().join(format!("verbena-lacks-{}", std::process::id()));
-    let mut bytes = std::fs::read("/bin/sh").unwrap();
-    bytes.extend(b"\0libmpi.so.12\0");
-    std::fs::write(&program, bytes).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .unwrap();
-    let line = "echo 'error while loading shared libraries: libother.so' >&2; exit 127";
-    let ran = finish(spawn(&mut command(&["-n", "2", program.to_str().unwrap(), "-c", line])));
-    assert!(ran.code == 127 && !ran.err.contains("ran alone"), "{ran:?}");
-    std::fs::remove_file(&program).unwrap();
-}
-
-#[test]
 fn a_program_that_does_not_find_its_library_has_an_explanation() {
     let program = std::env::temp_dir().join(format!("verbena-needs-{}", std::process::id()));
     let mut bytes = std::fs::read("/bin/sh").unwrap();
