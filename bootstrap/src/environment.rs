@@ -63,6 +63,11 @@ pub enum ParamError {
 }
 
 impl RankParams {
+    /// Returns those of this process; `None` if a launcher of this project has not started it.
+    pub fn of_this_process() -> Option<RankParams> {
+        RankParams::parse(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
     /// Parses the variable's value. Total: any text gives parameters or an error.
     pub fn parse(text: &str) -> Result<RankParams, ParamError> {
         let mut tokens = text.split_ascii_whitespace();

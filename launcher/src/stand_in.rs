@@ -22,7 +22,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-use bootstrap::environment::{RankParams, VARIABLE};
+use bootstrap::environment::RankParams;
 use bootstrap::hand_over::{
     self, Callers, HandedOver, LAUNCHER_OF_SEVERAL_OPTION, LAUNCHER_OPTION,
 };
@@ -126,8 +126,7 @@ fn used_by_itself(option: &str) -> String {
 fn stand_in(words: Vec<String>) -> Result<u8, String> {
     let signals = Signals::open().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let unused = || used_by_itself(STAND_IN_OPTION);
-    let params = std::env::var(VARIABLE).ok().and_then(|text| RankParams::parse(&text).ok());
-    let params = params.ok_or_else(unused)?;
+    let params = RankParams::of_this_process().ok_or_else(unused)?;
     let rank = hand_over::take(&params).ok_or_else(unused)?;
     if words.is_empty() {
         let socket = rustix::stdio::stdin();

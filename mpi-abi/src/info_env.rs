@@ -16,19 +16,15 @@ pub(crate) fn info_env(p: &mut Process) -> Info {
     let mut arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     add("command", arguments.next());
     add("argv", Some(arguments.collect::<Vec<_>>().join(" ")).filter(|words| !words.is_empty()));
-    let size = p.core().ok().map(|core| core.job.size).or_else(size_by_launcher);
+    // The launcher has passed the size, which is known before MPI_Init.
+    let by_launcher = || RankParams::of_this_process().map(|params| params.size);
+    let size = p.core().ok().map(|core| core.job.size).or_else(by_launcher);
     add("maxprocs", size.map(|size| size.to_string()));
     add("wdir", std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()));
     add("host", hostname());
     add("arch", Some(std::env::consts::ARCH.to_owned()));
     add("thread_level", thread_level(p.world_model.thread_level));
     info
-}
-
-/// Returns the size that the launcher has passed, which is known before MPI_Init.
-fn size_by_launcher() -> Option<u32> {
-    let text = std::env::var(bootstrap::environment::VARIABLE).ok()?;
-    RankParams::parse(&text).ok().map(|params| params.size)
 }
 
 /// The names of [`runtime::THREAD_LEVELS`] as values of the key "thread_level".

@@ -1,18 +1,8 @@
 /* One spawned job after the other: those that have ended leave no file and no mapping open. */
 #include "check.h"
-#include <dirent.h>
+#include "open_files.h"
 
 enum { JOBS = 80, SETTLED = 30, LIVING = 10 };
-
-static int open_files(void)
-{
-    int count = 0;
-    DIR *all = opendir("/proc/self/fd");
-    while (readdir(all))
-        count++;
-    closedir(all);
-    return count;
-}
 
 static int mappings(void)
 {

@@ -3,21 +3,11 @@
  * Spawning succeeds, whoever notices the death first. All waits for such a job end with an error,
  * and when it is over, no file of it is left open. */
 #include "check.h"
-#include <dirent.h>
+#include "open_files.h"
 #include <signal.h>
 #include <unistd.h>
 
 enum { JOBS = 40, SETTLED = 10, LIVING = 10 };
-
-static int open_files(void)
-{
-    int count = 0;
-    DIR *all = opendir("/proc/self/fd");
-    while (readdir(all))
-        count++;
-    closedir(all);
-    return count;
-}
 
 static void child(MPI_Comm parent, const char *victim)
 {
