@@ -65,6 +65,8 @@ pub(crate) struct StallDetector {
     next: Instant,
     /// Since when no rank was seen active.
     quiet: Option<Quiet>,
+    /// The last check of a stall found a waiting rank running.
+    may_have_looked: bool,
     /// The last result.
     stall: HostStall,
 }
@@ -76,6 +78,7 @@ impl StallDetector {
             after,
             next: now + after / CHECKS_PER_TIMEOUT,
             quiet: None,
+            may_have_looked: false,
             stall: HostStall::Active,
         }
     }
@@ -130,7 +133,7 @@ impl StallDetector {
             .collect();
         let since: Vec<Option<u64>> = ranks.iter().map(|(_, seen)| waits_since(seen)).collect();
         let waits: Vec<bool> = since.iter().map(Option::is_some).collect();
-        if ranks.iter().any(|(leader, seen)| wants_to_run(*leader, seen)) {
+        if self.are_active(&ranks) {
             self.quiet = None;
             return HostStall::Active;
         }
@@ -146,6 +149,17 @@ impl StallDetector {
             return HostStall::Active;
         }
         if waits.contains(&true) { HostStall::Waiting } else { HostStall::Idle }
+    }
+
+    /// Returns true if a rank runs. In a stall a waiting rank may run for a moment, to look for what
+    /// it waits for: it is active if the next check finds it running, too.
+    fn are_active(&mut self, ranks: &[(Pid, Snapshot)]) -> bool {
+        let running = ranks.iter().filter(|(leader, seen)| wants_to_run(*leader, seen));
+        let running: Vec<bool> = running.map(|(_, seen)| waits_since(seen).is_some()).collect();
+        let may_look = self.stall == HostStall::Waiting && !self.may_have_looked;
+        let are_looks = may_look && running.iter().all(|waits| *waits);
+        self.may_have_looked = are_looks && !running.is_empty();
+        !are_looks && !running.is_empty()
     }
 
     /// Returns how long the same ranks have waited and none has used the processor.
