@@ -12,9 +12,9 @@
 //! keeps its end open, so that `mpiexec` learns of the process's end by that of the stand-in.
 //!
 //! A process that was started alone has this socket from the start. Several ranks of another
-//! launcher share one `mpiexec`: the rank that starts it sends it the [`Callers`], the stand-in of
-//! each rank listens at an [`address`], and the rank connects when it first needs the launcher.
-//! Both look at the other one's credentials.
+//! launcher share one `mpiexec`: the rank that starts it sends it the [`crate::callers::Callers`],
+//! the stand-in of each rank listens at an [`address`], and the rank connects when it first needs
+//! the launcher. Both look at the other one's credentials.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -27,7 +27,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, listen, recv, recvmsg, sendmsg, socket_with, socketpair,
+    connect, listen, recvmsg, sendmsg, socket_with, socketpair,
 };
 use rustix::process::getuid;
 use rustix::time::Timespec;
@@ -42,6 +42,8 @@ pub const LAUNCHER_OPTION: &str = "--for-caller";
 pub const LAUNCHER_OF_SEVERAL_OPTION: &str = "--for-callers";
 /// Time from one attempt to connect to the next.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(3);
+/// Descriptors that one message has at most.
+const MAX_DESCRIPTORS: usize = 3;
 /// Bytes that the variable of a rank has at most.
 const MAX_TEXT: usize = 1 << 10;
 
@@ -54,49 +56,6 @@ pub struct HandedOver {
     pub control: OwnedFd,
     /// The memory file of the status page.
     pub status_page: OwnedFd,
-}
-
-/// The ranks of another launcher's job that share an `mpiexec`, in the order of their ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Callers {
-    /// The job's number.
-    pub job: u64,
-    /// The job's secret.
-    pub secret: [u8; 32],
-    /// The processes.
-    pub processes: Vec<u32>,
-}
-
-impl Callers {
-    /// Bytes in front of the processes.
-    const HEAD: usize = 40;
-
-    /// Sends this to an `mpiexec`.
-    pub fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mut bytes = self.job.to_le_bytes().to_vec();
-        bytes.extend(self.secret);
-        bytes.extend(self.processes.iter().flat_map(|process| process.to_le_bytes()));
-        rustix::net::send(socket, &bytes, SendFlags::NOSIGNAL).map(drop)
-    }
-
-    /// Receives what was sent before `mpiexec` was started; `None` if that is something else.
-    pub fn receive(socket: BorrowedFd<'_>) -> Option<Callers> {
-        let mut none: [u8; 0] = [];
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
-        let length = recv(socket, &mut none[..], flags).ok()?.1;
-        let mut bytes = vec![0; length];
-        recv(socket, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
-        Callers::decode(&bytes)
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Callers> {
-        let (head, rest) = bytes.split_first_chunk::<{ Callers::HEAD }>()?;
-        let (job, secret) = head.split_first_chunk::<8>()?;
-        let (words, rest) = rest.as_chunks::<4>();
-        let processes = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        let (job, secret) = (u64::from_le_bytes(*job), secret.try_into().ok()?);
-        rest.is_empty().then_some(Callers { job, secret, processes })
-    }
 }
 
 /// Returns where the stand-in of a rank listens: a name without a file.
@@ -181,35 +140,52 @@ pub fn take(params: &RankParams) -> Option<HandedOver> {
 
 /// Hands a rank over.
 pub fn send(socket: BorrowedFd<'_>, rank: &HandedOver) -> Result<(), Errno> {
-    let descriptors = [rank.control.as_fd(), rank.status_page.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let text = rank.params.to_string();
-    sendmsg(socket, &[IoSlice::new(text.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
+    send_with(socket, text.as_bytes(), &[rank.control.as_fd(), rank.status_page.as_fd()])
 }
 
 /// Waits until a stand-in hands over, for that many seconds at most. `None` if it does not.
 pub fn receive(socket: BorrowedFd<'_>, seconds: i64) -> Option<HandedOver> {
     wait_for(socket, PollFlags::IN, seconds * 1000);
     let mut text = [0; MAX_TEXT];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags).ok()?;
-    let mut descriptors = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
-        _ => Vec::new(),
-    });
-    let mut next = || above_streams(descriptors.next()?).ok();
-    let (control, status_page) = (next()?, next()?);
-    let params = RankParams::parse(std::str::from_utf8(&text[..got.bytes]).ok()?).ok()?;
+    let (length, descriptors) = receive_with(socket, &mut text)?;
+    let [control, status_page] = descriptors.try_into().ok()?;
+    let params = RankParams::parse(std::str::from_utf8(&text[..length]).ok()?).ok()?;
     Some(HandedOver { params, control, status_page })
 }
 
+/// Sends a message with at most [`MAX_DESCRIPTORS`] descriptors.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+}
+
+/// Receives a message that has arrived, with its descriptors. Returns its length; `None` if there
+/// is none.
+pub(crate) fn receive_with(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> Option<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags).ok()?;
+    let descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    let descriptors: Result<_, Errno> = descriptors.map(above_streams).collect();
+    Some((got.bytes, descriptors.ok()?))
+}
+
 /// Waits until no process has the other end any more, for that many milliseconds at most.
-pub(crate) fn wait_for_end(socket: BorrowedFd<'_>, milliseconds: i64) {
+pub fn wait_for_end(socket: BorrowedFd<'_>, milliseconds: i64) {
     wait_for(socket, PollFlags::empty(), milliseconds);
 }
 
@@ -252,18 +228,6 @@ mod tests {
         drop(got.control);
         wait_for_end(far.as_fd(), 9000);
         assert_eq!(rustix::net::recv(&far, &mut [0u8; 1][..], RecvFlags::DONTWAIT).unwrap().0, 0);
-    }
-
-    #[test]
-    fn callers_are_received_as_they_were_sent() {
-        let (ours, theirs) = socket().unwrap();
-        assert_eq!(Callers::receive(theirs.as_fd()), None, "nothing was sent");
-        let callers = Callers { job: u64::MAX - 1, secret: [7; 32], processes: vec![9, 1 << 20] };
-        callers.send(ours.as_fd()).unwrap();
-        assert_eq!(Callers::receive(theirs.as_fd()), Some(callers));
-        for length in [0, 39, 41] {
-            assert_eq!(Callers::decode(&vec![0; length]), None, "{length} bytes");
-        }
     }
 
     #[test]

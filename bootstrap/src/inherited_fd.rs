@@ -23,11 +23,10 @@ pub(crate) fn is_socket(number: RawFd) -> bool {
 
 /// Takes ownership of an inherited descriptor and makes it close-on-exec. The caller has checked
 /// that the launcher opened it for this process, and calls once.
-pub(crate) fn take(number: RawFd) -> Option<OwnedFd> {
+pub fn take(number: RawFd) -> Option<OwnedFd> {
     fcntl_setfd(borrow(number)?, FdFlags::CLOEXEC).ok()?;
     // SAFETY: the descriptor is open (`borrow` has checked), and nothing else in the process owns
-    // it: the launcher opened it for this library alone, and the claim on the status page lets
-    // one caller in one process come here.
+    // it: the launcher opened it for this process alone, which calls once.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

@@ -13,6 +13,7 @@
 //! Afterwards the descriptors are close-on-exec, so that children cannot disturb the job. The
 //! environment is not changed, which would be unsafe while other threads read it.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,11 +23,12 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, getpid, getppid, test_kill_process};
 
+use crate::callers::{self, Callers, ManagedRank};
 use crate::control::{self, Control, ControlError, ToLauncher, ToRank};
 use crate::direct::{self, Direct};
 use crate::environment::{RankParams, VARIABLE};
 use crate::error::BootstrapError;
-use crate::hand_over::{self, Callers, HandedOver};
+use crate::hand_over::{self, HandedOver};
 use crate::host_table::{self, HOSTS_VARIABLE, PLACES_VARIABLE, Place};
 use crate::process_manager::{Found as FoundManager, ManagerError, ProcessManager};
 use crate::secret::{Secret, random};
@@ -84,8 +86,6 @@ pub(crate) struct OwnLauncherLink {
     stand_in: OwnedFd,
     /// The socket to `mpiexec` in the rank that has started it for several.
     mpiexec: Option<OwnedFd>,
-    /// The launcher's status page, if the process still has that of its job.
-    status_page: Option<StatusPage>,
     /// The launcher that has started the process.
     manager: Option<Arc<ProcessManager>>,
 }
@@ -184,42 +184,60 @@ impl Job {
     /// launcher, if this rank has started it for several.
     ///
     /// A process that was started alone becomes the only rank of the new job. Ranks of a process
-    /// manager have the same numbers, job and secret there, and keep their status page, where their
-    /// peers look.
+    /// manager have the same numbers, job, secret and status page there.
     pub fn join_own_launcher(
         &mut self,
         (stand_in, mpiexec): (OwnedFd, Option<OwnedFd>),
         rank: HandedOver,
     ) -> Result<(), BootstrapError> {
         let HandedOver { params, control, status_page } = rank;
-        let status_page = StatusPage::attach(status_page)
-            .map_err(|error| BootstrapError::StatusPage(error.to_string()))?;
-        let pid = getpid().as_raw_nonzero().get() as u32;
-        let entry = status_page.entry(self.local_rank);
-        entry.claim(pid).map_err(|pid| BootstrapError::Used { rank: params.rank, pid })?;
-        status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
         let control = Control::new(control);
-        let secret = greet(&control, entry, self.status_entry().state())?;
-        let before = std::mem::replace(&mut self.link, Link::Launcher(Arc::new(control)));
-        let (status_page, manager) = match before {
-            Link::Manager(manager) => (Some(status_page), Some(manager)),
-            Link::None | Link::Launcher(_) => {
-                (self.secret, self.id) = (secret, status_page.job());
-                self.ancestor = Some(params.launcher);
-                self.status_page = status_page;
-                (None, None)
-            }
+        if let Link::Manager(_) = self.link {
+            greet(&control, self.status_entry(), self.status_entry().state())?;
+        } else {
+            let status_page = StatusPage::attach(status_page)
+                .map_err(|error| BootstrapError::StatusPage(error.to_string()))?;
+            let pid = getpid().as_raw_nonzero().get() as u32;
+            let entry = status_page.entry(self.local_rank);
+            entry.claim(pid).map_err(|pid| BootstrapError::Used { rank: params.rank, pid })?;
+            status_page.agree_on_peers(PEERS).map_err(BootstrapError::Peers)?;
+            self.secret = greet(&control, entry, self.status_entry().state())?;
+            self.id = status_page.job();
+            self.ancestor = Some(params.launcher);
+            self.status_page = status_page;
+        }
+        let manager = match std::mem::replace(&mut self.link, Link::Launcher(Arc::new(control))) {
+            Link::Manager(manager) => Some(manager),
+            Link::None | Link::Launcher(_) => None,
         };
-        self.own_launcher = Some(OwnLauncherLink { stand_in, mpiexec, status_page, manager });
+        self.own_launcher = Some(OwnLauncherLink { stand_in, mpiexec, manager });
         Ok(())
     }
 
-    /// Returns the ranks of this host, which all ranks of the job must be, for a launcher that they
-    /// share: once each of them has a place on the status page.
+    /// Returns what a launcher that is shared by the ranks of this job needs of them; `None` if no
+    /// process manager has started them, and see [`ManagedRank::callers`].
     pub fn callers(&self) -> Option<Callers> {
-        let pid = |local| self.status_page.entry(local).pid();
-        let processes = (0..self.local_size).map(pid).collect::<Option<Vec<u32>>>()?;
-        Some(Callers { job: self.id, secret: *self.secret.bytes(), processes })
+        self.managed_rank()?.callers(None)
+    }
+
+    /// Returns this rank for a thread of its own; `None` if no process manager has started it.
+    pub fn managed_rank(&self) -> Option<ManagedRank> {
+        let (manager, file) = (self.manager()?.clone(), self.status_page.file()?);
+        Some(ManagedRank {
+            manager,
+            job: self.id,
+            secret: self.secret.clone(),
+            is_on_one_host: self.local_size == self.size,
+            entries: (0..self.local_size).map(|local| self.status_page.entry(local)).collect(),
+            status_page: file.try_clone_to_owned().ok()?,
+        })
+    }
+
+    /// Puts where this rank, the first one of its host, listens for launchers of other hosts:
+    /// before the fence of MPI_Init.
+    pub fn put_listener(&self, addresses: &[SocketAddr]) -> Result<(), ControlError> {
+        let put = self.manager().map(|manager| callers::put_addresses(manager, addresses));
+        put.unwrap_or(Ok(())).map_err(ControlError::Manager)
     }
 
     /// Returns true if this process has left a launcher that was started for it: it cannot have
@@ -395,8 +413,6 @@ impl Job {
 
     fn set_state(&self, state: RankState) {
         self.status_entry().set_state(state);
-        let own = self.own_launcher.as_ref().and_then(|own| own.status_page.as_ref());
-        own.into_iter().for_each(|page| page.entry(self.local_rank).set_state(state));
     }
 
     /// Returns the process manager that has started the job.
@@ -496,10 +512,8 @@ impl Job {
     /// Returns the processes that have ended since the last call: ranks that have failed, of a job
     /// that goes on, and processes of other jobs. Costs one exchange if there are none.
     pub fn newly_ended(&self) -> Vec<EndedProcesses> {
-        let own = self.own_launcher.as_ref().and_then(|own| own.status_page.as_ref());
-        let status_page = own.unwrap_or(&self.status_page);
         // Both counts only grow.
-        let count = status_page.failures().wrapping_add(status_page.other_ends());
+        let count = self.status_page.failures().wrapping_add(self.status_page.other_ends());
         if self.known_failures.swap(count, Relaxed) == count {
             return Vec::new();
         }

@@ -15,6 +15,7 @@
 
 #[rustfmt::skip] // generated
 pub mod calls;
+pub mod callers;
 pub mod control;
 mod direct;
 pub mod environment;
@@ -35,6 +36,7 @@ pub mod store_key;
 pub mod versions;
 
 pub use error::BootstrapError;
+pub use inherited_fd::take as take_inherited;
 pub use job::{Job, Store};
 pub use secret::{Secret, random};
 pub use status_entry::{

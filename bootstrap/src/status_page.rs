@@ -18,7 +18,7 @@
 
 use std::fmt;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -26,6 +26,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, open}
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
+use crate::inherited_fd;
 use crate::status_entry::StatusEntry;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"Verbena\x01");
@@ -136,6 +137,12 @@ impl StatusPage {
         let status_page = StatusPage { header, entries, file: None, folder: None };
         status_page.write_header(1, job);
         Ok(status_page)
+    }
+
+    /// Maps the page of a descriptor of this process, which stays open.
+    pub fn attach_number(descriptor: RawFd) -> Result<StatusPage, AttachError> {
+        let file = inherited_fd::duplicate(descriptor);
+        StatusPage::attach(file.ok_or(AttachError::System(Errno::BADF))?)
     }
 
     /// Maps the page of a descriptor that the launcher handed down.
@@ -372,7 +379,7 @@ pub fn decode_header(bytes: &[u8; 16]) -> Result<u32, AttachError> {
 
 /// Creates a memory file, also where the administrator forbids executable ones. If the system
 /// refuses it, creates a file without a name; the folder tells that.
-fn memory_file() -> Result<(OwnedFd, Option<PathBuf>), Errno> {
+pub(crate) fn memory_file() -> Result<(OwnedFd, Option<PathBuf>), Errno> {
     let made = match memfd_create(c"verbena", MemfdFlags::CLOEXEC) {
         Err(Errno::ACCESS) => {
             memfd_create(c"verbena", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)

@@ -17,6 +17,9 @@ const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 
+/// The time of `launch.stall_timeout` if no source sets one.
+pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
@@ -367,6 +370,8 @@ knobs! {
         "reduce operands in an order that depends on the number of ranks alone: the same bits on any placement and with any coll.rules, but slower");
     LAUNCH_TREE_WIDTH: Count = Row::count("launch.tree_width", "daemons", 0, 0..=65_536,
         "over several hosts, most daemons that mpiexec starts itself, and most that each daemon starts in turn (0: 32 by ssh or srun; all of them by another agent, which may reach hosts from this one alone, and with --on-failure continue)");
+    LAUNCH_STALL_TIMEOUT: Time = Row::time("launch.stall_timeout", Duration::from_secs(86_400),
+        "time without progress of any rank after which a stall is reported, also under another launcher (auto: 60 s; 0: never); --stall-timeout of mpiexec comes first");
     REPORT_TRANSPORTS: Switch = Row::switch("report.transports", false,
         "once all ranks are in MPI, mpiexec prints which transports their messages take, and why (the same as --explain)")
         .formerly("report.ways");

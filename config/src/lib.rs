@@ -34,7 +34,8 @@ pub use choice::{
 };
 pub use error::KnobError;
 pub use knob::{
-    Bytes, Count, Index, Key, Knob, Name, NumberByDevice, SizeOrAuto, Switch, TABLE, Time,
+    Bytes, Count, DEFAULT_STALL_TIMEOUT, Index, Key, Knob, Name, NumberByDevice, SizeOrAuto,
+    Switch, TABLE, Time,
 };
 pub use knobs::Knobs;
 pub use load::{File, RESERVED, Sources};

@@ -35,7 +35,7 @@ const WRAPPER_VARIABLES: [&str; 4] = ["CC", "CXX", "FC", "MODULES"];
 
 /// Variables with our prefix that are not knobs: the launcher sets them for its processes, or reads
 /// them itself.
-pub const RESERVED: [&str; 10] = [
+pub const RESERVED: [&str; 11] = [
     "VERBENA_BOOTSTRAP",
     "VERBENA_HOSTS",
     "VERBENA_PLACES",
@@ -44,6 +44,7 @@ pub const RESERVED: [&str; 10] = [
     "VERBENA_LOCAL_RANK",
     "VERBENA_LOCAL_SIZE",
     "VERBENA_TOKEN",
+    "VERBENA_STATUS_PAGE",
     CONFIG_VARIABLE,
     SET_VARIABLE,
 ];

@@ -17,6 +17,7 @@ use std::io;
 
 use crate::host_list::expand;
 use crate::hosts::{Host, HostsError, MAX_SLOTS, is_this_host, merge};
+use crate::settings::STATUS_PAGE_VARIABLE;
 
 /// The largest number of hosts in a list.
 const MAX_HOSTS: usize = 65_536;
@@ -70,7 +71,7 @@ pub(crate) const SRUN_OPTIONS: [&str; 36] = [
 ];
 
 /// Variables that are about one node: its devices, and its part in the job. A daemon keeps its own.
-pub(crate) const NODE_VARIABLES: [&str; 17] = [
+pub(crate) const NODE_VARIABLES: [&str; 18] = [
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
     "HIP_VISIBLE_DEVICES",
@@ -88,6 +89,7 @@ pub(crate) const NODE_VARIABLES: [&str; 17] = [
     "SLURM_STEP_GPUS",
     "SLURM_TASK_PID",
     "SLURM_TOPOLOGY_ADDR",
+    STATUS_PAGE_VARIABLE,
 ];
 
 /// What a resource manager has given.

@@ -8,6 +8,7 @@
 //! ([`crate::job`]).
 
 use std::env::var_os;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 use crate::allocation::NODE_VARIABLES;
 use crate::frames::{self, DAEMON_OPTION, ToHost, VERSION};
 use crate::hosts::host_name;
+use crate::settings::STATUS_PAGE_VARIABLE;
 use crate::{job, program};
 
 /// The option of the daemon once it has the user's environment.
@@ -54,7 +56,12 @@ fn adopt_environment() -> Result<u8, String> {
 
 fn begin() -> Result<u8, String> {
     match read_message()? {
-        ToHost::Begin { share, settings, tree } => Ok(job::run_share(&settings, &share, &tree)),
+        ToHost::Begin { share, mut settings, tree } => {
+            let number = std::env::var(STATUS_PAGE_VARIABLE).ok();
+            let page = number.and_then(|number| bootstrap::take_inherited(number.parse().ok()?));
+            settings.status_page = page.as_ref().map(AsRawFd::as_raw_fd);
+            Ok(job::run_share(&settings, &share, &tree))
+        }
         _ => Err(UNEXPECTED.into()),
     }
 }

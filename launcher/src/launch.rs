@@ -33,13 +33,23 @@ pub(crate) fn run_here(settings: &Settings, known: Option<(u64, [u8; 32])>) -> u
     run_on(settings, Place::ThisHost { known })
 }
 
-/// Where a job runs.
-#[derive(Clone, Copy)]
+/// Runs a job on hosts that have been reached. Returns its exit code.
+pub(crate) fn run_arrived(
+    settings: &Settings,
+    known: (u64, [u8; 32]),
+    arrived: Vec<Arrival>,
+) -> u8 {
+    run_on(settings, Place::Arrived { known, arrived })
+}
+
+/// Where a job runs. `known`: its number and secret, if its processes have some already.
 enum Place {
     /// On the hosts of its settings.
     AllHosts,
     /// On this host.
     ThisHost { known: Option<(u64, [u8; 32])> },
+    /// On hosts that have been reached.
+    Arrived { known: (u64, [u8; 32]), arrived: Vec<Arrival> },
 }
 
 fn run_on(settings: &Settings, place: Place) -> u8 {
@@ -55,26 +65,35 @@ fn run_on(settings: &Settings, place: Place) -> u8 {
 fn try_run(settings: &Settings, place: Place) -> Result<u8, CannotRun> {
     let knobs = check_knobs(settings)
         .map_err(|error| CannotRun { message: error.to_string(), code: EXIT_USAGE })?;
-    let (settings, arrived) = hosts_known(settings)?;
+    let is_here = matches!(place, Place::ThisHost { .. });
+    let (known, (settings, arrived)) = match place {
+        Place::AllHosts => (None, hosts_known(settings)?),
+        Place::ThisHost { known } => (known, hosts_known(settings)?),
+        Place::Arrived { known, arrived } => (Some(known), (settings.clone(), arrived)),
+    };
     let whole = || Share::whole(&settings);
-    let (share, group) = match (&settings.group, place) {
+    let (share, group) = match (&settings.group, known) {
         (Some(name), _) => {
             group::join::join(name, &settings, &knobs).map(|(share, group)| (share, Some(group)))?
         }
-        (None, Place::ThisHost { known: Some(known) }) => {
-            (Share::known(settings.total_ranks(), known, 0), None)
-        }
-        (None, _) => {
+        (None, Some(known)) => (Share::known(settings.total_ranks(), known, 0), None),
+        (None, None) => {
             (whole().map_err(|error| CannotRun { message: error.to_string(), code: 1 })?, None)
         }
     };
     let explain = knobs.is_on(knob::REPORT_TRANSPORTS);
     let explanations = Explanations::new(share.size, explain);
-    let tree_width = tree_width(&knobs, &settings);
-    let settings = &Settings { explain, tree_width, ..settings };
+    let tree_width = match arrived.is_empty() {
+        true => tree_width(&knobs, &settings),
+        // Each of them has a connection to this process alone.
+        false => u32::MAX,
+    };
+    let stall_timeout =
+        settings.stall_timeout.or_else(|| knobs.duration(knob::LAUNCH_STALL_TIMEOUT));
+    let settings = &Settings { explain, tree_width, stall_timeout, ..settings };
     let jobs = Outermost::new(NestedJobs::new(settings, &share), group);
     let jobs = JobLinks::Outermost(Box::new(jobs));
-    if let Place::ThisHost { .. } = place {
+    if is_here {
         return job::run(settings, &share, explanations, jobs);
     }
     run_ranks(settings, &share, explanations, arrived, jobs)
@@ -119,8 +138,6 @@ fn hosts_known(settings: &Settings) -> Result<(Settings, Vec<Arrival>), CannotRu
 fn tree_width(knobs: &Knobs, settings: &Settings) -> u32 {
     let reaches_all = settings.agent.as_deref().is_none_or(|agent| agent == SRUN);
     match knobs.count(knob::LAUNCH_TREE_WIDTH) as u32 {
-        // Each of them has a connection to this process alone.
-        _ if settings.dial_in.is_some() => u32::MAX,
         0 if reaches_all && settings.on_failure == OnFailure::End => DEFAULT_WIDTH,
         0 => u32::MAX,
         width => width,

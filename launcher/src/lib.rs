@@ -24,6 +24,7 @@
 mod absent_ranks;
 pub mod allocation;
 pub mod binding;
+pub mod callers;
 pub mod daemon;
 mod descriptors;
 mod detached;
@@ -67,7 +68,7 @@ pub mod signals;
 pub mod spawn;
 pub mod spawned;
 mod stall;
-pub mod stand_in;
+mod stand_in;
 pub mod start;
 pub mod stdout;
 mod stopped_ranks;

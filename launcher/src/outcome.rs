@@ -96,6 +96,7 @@ impl Outcome {
     /// Returns the consequence of an event. The others go on if the user wants that.
     fn verdict(&self, event: &Event) -> Verdict {
         match event.verdict() {
+            _ if self.is_unjudged() => Verdict::Fine,
             Verdict::Ends(code) if self.is_survived(event) => Verdict::Failed(code),
             verdict => verdict,
         }
@@ -110,6 +111,11 @@ impl Outcome {
     /// Returns true if the job goes on when a rank or a host fails.
     pub(crate) fn goes_on(&self) -> bool {
         self.on_failure == OnFailure::Continue
+    }
+
+    /// Returns true if another launcher reports failures and decides about them.
+    pub(crate) fn is_unjudged(&self) -> bool {
+        self.on_failure == OnFailure::Unjudged
     }
 
     /// Judges an error of standard output, once. Returns the exit code with which the job ends. The

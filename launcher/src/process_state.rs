@@ -55,7 +55,8 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
 }
 
 /// The names of the threads that the library starts. They call nothing by themselves.
-const LIBRARY_THREADS: [&str; 4] = ["mpi-progress", "mpi-io", "verbena-watch", "verbena-memory"];
+const LIBRARY_THREADS: [&str; 5] =
+    ["mpi-progress", "mpi-io", "verbena-watch", "verbena-memory", "verbena-host"];
 
 /// Returns true if a process has a thread of the application, beside one that waits in MPI, that
 /// may go on by itself. That is any thread that does not sleep on a futex of the process without a

@@ -4,6 +4,7 @@
 //! `mpiexec` sends it to the daemon of each host (see [`crate::frames`]).
 
 use std::ffi::OsString;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::binding::Mapping;
 use crate::hosts::{Host, MAX_SLOTS};
 use crate::rank_file::Slots;
+use config::DEFAULT_STALL_TIMEOUT;
 
 /// The largest number of ranks in a job.
 pub const MAX_RANKS: u32 = MAX_SLOTS;
@@ -24,10 +26,11 @@ pub const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 /// Time that the daemon of a host has to send its first message (`--start-timeout`).
 pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time without progress of any rank after which a stall is reported (`--stall-timeout`).
-pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for a job that reports none: the other jobs of its group choose the time.
 const SILENT_STALL_AFTER: Duration = Duration::from_secs(10);
+
+/// The descriptor of [`Settings::status_page`], for the daemon of a host.
+pub(crate) const STATUS_PAGE_VARIABLE: &str = "VERBENA_STATUS_PAGE";
 
 /// The exit code of wrong usage.
 pub const EXIT_USAGE: u8 = 2;
@@ -52,8 +55,8 @@ pub struct Settings {
     pub report_bindings: bool,
     /// Time after which the job is ended, from `--timeout` or the variable MPIEXEC_TIMEOUT.
     pub timeout: Option<Duration>,
-    /// Time without progress after which a stall is reported, if not
-    /// [`DEFAULT_STALL_TIMEOUT`]; zero for never.
+    /// Time without progress after which a stall is reported (`--stall-timeout`, otherwise
+    /// `launch.stall_timeout`), if not [`DEFAULT_STALL_TIMEOUT`]; zero for never.
     pub stall_timeout: Option<Duration>,
     /// Ends a job whose ranks wait for ever (`--stall-abort`).
     pub stall_abort: bool,
@@ -94,6 +97,10 @@ pub struct Settings {
     /// The group of jobs that this one belongs to.
     #[serde(skip)]
     pub group: Option<String>,
+    /// The status page that the ranks of this host have already: another launcher has started them
+    /// ([`crate::callers`]).
+    #[serde(skip)]
+    pub status_page: Option<RawFd>,
 }
 
 /// Hosts that dial in, in place of hosts that are named.
@@ -163,6 +170,8 @@ pub enum OnFailure {
     End,
     /// The others are told, and go on.
     Continue,
+    /// Nothing: another launcher, which has started them, reports and decides.
+    Unjudged,
 }
 
 impl OnFailure {

@@ -23,6 +23,9 @@ use crate::wait_graph::{self, Cycle, Readings};
 
 /// Checks during the time without progress.
 const CHECKS_PER_TIMEOUT: u32 = 4;
+/// Time after which a check that ends a stall is repeated. A rank that waits looks now and then for
+/// what it waits for: it runs for a moment, and its record changes.
+const DOUBT: Duration = Duration::from_millis(100);
 /// A blocked rank may use up to 1 / this of a processor's time.
 const MAX_CPU_FRACTION: u32 = 20;
 
@@ -49,7 +52,7 @@ impl HostStall {
 }
 
 /// A time in which no rank was active.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Quiet {
     began: Instant,
     /// The CPU time of each rank when it began.
@@ -65,8 +68,8 @@ pub(crate) struct StallDetector {
     next: Instant,
     /// Since when no rank was seen active.
     quiet: Option<Quiet>,
-    /// The last check of a stall found a waiting rank running.
-    may_have_looked: bool,
+    /// The last check of a stall found a rank active.
+    is_in_doubt: bool,
     /// The last result.
     stall: HostStall,
 }
@@ -78,7 +81,7 @@ impl StallDetector {
             after,
             next: now + after / CHECKS_PER_TIMEOUT,
             quiet: None,
-            may_have_looked: false,
+            is_in_doubt: false,
             stall: HostStall::Active,
         }
     }
@@ -115,8 +118,16 @@ impl StallDetector {
         if now < self.next {
             return None;
         }
-        self.next = now + self.after / CHECKS_PER_TIMEOUT;
+        let period = self.after / CHECKS_PER_TIMEOUT;
+        let before = self.quiet.clone();
         let stall = self.check(status_page, leaders, now);
+        let has_ended = self.stall == HostStall::Waiting && stall == HostStall::Active;
+        self.is_in_doubt = has_ended && !self.is_in_doubt;
+        if self.is_in_doubt {
+            (self.quiet, self.next) = (before, now + period.min(DOUBT));
+            return None;
+        }
+        self.next = now + period;
         (std::mem::replace(&mut self.stall, stall) != stall).then_some(stall)
     }
 
@@ -133,7 +144,7 @@ impl StallDetector {
             .collect();
         let since: Vec<Option<u64>> = ranks.iter().map(|(_, seen)| waits_since(seen)).collect();
         let waits: Vec<bool> = since.iter().map(Option::is_some).collect();
-        if self.are_active(&ranks) {
+        if ranks.iter().any(|(leader, seen)| wants_to_run(*leader, seen)) {
             self.quiet = None;
             return HostStall::Active;
         }
@@ -149,17 +160,6 @@ impl StallDetector {
             return HostStall::Active;
         }
         if waits.contains(&true) { HostStall::Waiting } else { HostStall::Idle }
-    }
-
-    /// Returns true if a rank runs. In a stall a waiting rank may run for a moment, to look for what
-    /// it waits for: it is active if the next check finds it running, too.
-    fn are_active(&mut self, ranks: &[(Pid, Snapshot)]) -> bool {
-        let running = ranks.iter().filter(|(leader, seen)| wants_to_run(*leader, seen));
-        let running: Vec<bool> = running.map(|(_, seen)| waits_since(seen).is_some()).collect();
-        let may_look = self.stall == HostStall::Waiting && !self.may_have_looked;
-        let are_looks = may_look && running.iter().all(|waits| *waits);
-        self.may_have_looked = are_looks && !running.is_empty();
-        !are_looks && !running.is_empty()
     }
 
     /// Returns how long the same ranks have waited and none has used the processor.
@@ -262,8 +262,8 @@ impl DeadlockDetector {
 pub(crate) fn report(after: Duration) -> String {
     let after = after.as_secs_f64();
     format!(
-        "no progress for {after} s (--stall-timeout): ranks wait in MPI calls and none computes; \
-         the job continues, Ctrl-C ends it"
+        "no progress for {after} s (--stall-timeout, or launch.stall_timeout): ranks wait in MPI \
+         calls and none computes; the job continues, Ctrl-C ends it"
     )
 }
 
@@ -282,11 +282,16 @@ fn used(leader: Pid, seen: &Snapshot) -> Duration {
     processes(leader, seen).into_iter().filter_map(proc_stat::cpu_time).sum()
 }
 
-/// Returns the process of a rank; outside of MPI with its descendants.
+/// Returns the process of a rank; outside of MPI with the descendants of what was started, or of
+/// itself where that is a stand-in.
 fn processes(leader: Pid, seen: &Snapshot) -> Vec<Pid> {
     let own = i32::try_from(seen.pid).ok().and_then(Pid::from_raw);
-    match (own, waits_since(seen)) {
-        (Some(own), Some(_)) => vec![own],
-        _ => proc_tree::descendants(leader),
+    if let (Some(own), Some(_)) = (own, waits_since(seen)) {
+        return vec![own];
     }
+    let mut all = proc_tree::descendants(leader);
+    if let Some(own) = own.filter(|own| !all.contains(own)) {
+        all.extend(proc_tree::descendants(own));
+    }
+    all
 }

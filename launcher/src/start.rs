@@ -138,8 +138,11 @@ fn try_prepare<'a>(
     let open_files = raise_limit(Users { ranks: local_size, children, output_files })
         .map_err(|error| limit_too_low(local_size, &error))?;
     let refused = |what: &str, errno: Errno| system_refused(local_size, what, errno);
-    let status_page = StatusPage::create(local_size, share.job)
-        .map_err(|errno| refused("shared memory (memfd_create)", errno))?;
+    let status_page = match settings.status_page {
+        Some(descriptor) => status_page_of_callers(descriptor, local_size)?,
+        None => StatusPage::create(local_size, share.job)
+            .map_err(|errno| refused("shared memory (memfd_create)", errno))?,
+    };
     if settings.on_failure == OnFailure::Continue {
         status_page.set_survives_failures();
     }
@@ -168,6 +171,19 @@ fn try_prepare<'a>(
         stack: Stack::default(),
     };
     Ok((status_page, (low, high), input, starter))
+}
+
+/// Returns the page that the ranks have already.
+fn status_page_of_callers(descriptor: RawFd, local_size: u32) -> Result<StatusPage, CannotRun> {
+    let unusable = |why: String| CannotRun {
+        message: format!("cannot use the status page of {local_size} ranks: {why}"),
+        code: 1,
+    };
+    let page = StatusPage::attach_number(descriptor).map_err(|why| unusable(why.to_string()))?;
+    match page.local_size() {
+        ranks if ranks == local_size => Ok(page),
+        ranks => Err(unusable(format!("it has {ranks}"))),
+    }
 }
 
 /// Returns the parameters of the first rank of this host.

@@ -334,7 +334,7 @@ fn ranks_that_all_wait_are_reported_once_and_the_job_goes_on() {
     let rows: Vec<&str> = ran.err.lines().collect();
     assert_eq!((rows.len(), rows[5]), (6, "mpiexec: ranks 0 and 1 wait for each other"), "{ran:?}");
     assert!(
-        rows[0].contains("no progress for 0.4 s (--stall-timeout)")
+        rows[0].contains("no progress for 0.4 s (--stall-timeout, or launch.stall_timeout)")
             && rows[3].contains("MPI_Recv")
             && rows[3].contains("message from rank 1")
     );

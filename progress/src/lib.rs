@@ -45,4 +45,6 @@ pub use global_lock::{ProcessGuard, ProcessLock};
 pub use guarded::{Guarded, Progress};
 pub use park::ParkTarget;
 pub use shared::Settings;
+#[cfg(not(loom))]
+pub use signals::with_signals_blocked;
 pub use waiter::REPORT_AFTER;

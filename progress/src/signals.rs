@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 
 /// Runs `work` with all signals blocked; a thread that it starts inherits that.
-pub(crate) fn with_signals_blocked<R>(work: impl FnOnce() -> R) -> R {
+pub fn with_signals_blocked<R>(work: impl FnOnce() -> R) -> R {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: two sets on this stack; `sigfillset` initialises the first before the second call

@@ -82,6 +82,9 @@ pub(crate) fn report(p: &mut Process) -> Duration {
     if looked != 0 {
         let since = IDLE_SINCE.load(Relaxed);
         status_page::entry().set_blocked(&BlockedOn { since, looked, ..p.blocked_on() });
+        if let Some(core) = &mut p.core {
+            core.watch_for_stalls(Duration::from_nanos(looked.saturating_sub(since)));
+        }
     }
     p.core().map_or(Duration::MAX, inquire)
 }

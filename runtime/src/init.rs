@@ -23,12 +23,13 @@ use crate::addresses::Addresses;
 use crate::coll_segments::CollSegments;
 use crate::collective;
 use crate::explain;
+use crate::host_listener::HostListener;
 use crate::inter;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Inter, Stack};
 use crate::usage;
-use crate::{other_jobs, port, spawn};
+use crate::{other_jobs, own_launcher, port, spawn};
 
 /// The context id of MPI_COMM_SELF.
 const SELF_CONTEXT: u64 = 2;
@@ -125,10 +126,13 @@ impl Core {
         let spin = spin(&job, knobs);
         let addresses = job.store().map(Addresses::new);
         let Opened { endpoint, rejected } = endpoint(&job, knobs, spin, addresses.clone())?;
+        let watch_after = own_launcher::watch_after(&job, knobs);
+        let host_listener = watch_after.and_then(|_| HostListener::open(&job, knobs));
         if job.local_size < job.size {
             // The transports have put their addresses.
             job.fence().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         }
+        host_listener.iter().for_each(|listener| listener.serve(&job));
         let rails = endpoint.inter().and_then(Inter::verbs);
         let is_emulated = rails.is_some_and(Rails::is_emulated);
         let kernel_works = is_emulated && job.is_oversubscribed_with(1);
@@ -181,6 +185,9 @@ impl Core {
             meets_other_jobs: false,
             freed_links: Vec::new(),
             parent_comm: 0,
+            watch_after,
+            launcher_socket: None,
+            host_listener,
             addresses,
             home: None,
             met: BTreeSet::new(),

@@ -9,25 +9,23 @@
 //! The ranks of a process manager's job share one launcher, in whose job they have the same ranks.
 //! The first rank that needs it starts it; their status page says so. Each other one joins when it
 //! needs it: at the latest when it meets processes of other jobs. All ranks must be on one host.
+//!
+//! A rank that has waited for long starts it, too, without joining: it reports stalls. In a job
+//! over several hosts it does nothing else, and the ranks of each host must follow each other.
 
-#![allow(unsafe_code)]
-
-use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bootstrap::control::Control;
-use bootstrap::{OwnLauncher, hand_over};
+use bootstrap::{Job, OwnLauncher, hand_over};
+use config::{DEFAULT_STALL_TIMEOUT, Knobs, knob};
 
+use crate::launcher_program::{find, start, start_for, start_if_found};
 use crate::lock::with;
 use crate::process::Core;
 
-/// The name of the launcher's program.
-const PROGRAM: &str = "mpiexec";
 /// Seconds that it has to start: more than on a busy machine.
 const START_SECONDS: i64 = 60;
 /// The same, for a rank that waits for another one to start it.
@@ -49,11 +47,21 @@ pub(crate) fn launcher() -> Result<Arc<Control>, String> {
     })
 }
 
+/// Returns how long a call waits before a launcher is started that looks for stalls; `None` in the
+/// job of our launcher, and if stalls are not to be reported.
+pub(crate) fn watch_after(job: &Job, knobs: &Knobs) -> Option<Duration> {
+    job.process_manager()?;
+    let timeout = knobs.duration(knob::LAUNCH_STALL_TIMEOUT).unwrap_or(DEFAULT_STALL_TIMEOUT);
+    // The launcher needs the other half.
+    Some(timeout / 2).filter(|half| !half.is_zero())
+}
+
 impl Core {
     /// Records that this process has finished: no part of MPI is initialised any more.
     pub(crate) fn finish_job(&mut self) {
         self.job.mark_finalized();
         self.job.leave_own_launcher();
+        self.host_listener = None;
     }
 
     /// Starts the launcher, or joins that of the other ranks. The error is a text for the user.
@@ -97,21 +105,23 @@ impl Core {
         let program = program(&how, &remedy)?;
         let failed = |why: String| unserved(&how, &program, &why, &remedy);
         let began = Instant::now();
-        let mpiexec = loop {
+        loop {
             let page = self.job.status_page();
             if page.own_launcher() == OwnLauncher::Running {
-                break None;
+                break;
             }
             if page.begin_own_launcher() {
                 let started = self.start_for_all(&program);
                 self.job.status_page().own_launcher_started(started.is_ok());
-                break Some(started.map_err(failed)?);
+                started.map_err(failed)?;
+                break;
             }
             if began.elapsed() >= START_LIMIT {
                 return Err(failed("another rank is still starting it".into()));
             }
             std::thread::sleep(START_INTERVAL);
-        };
+        }
+        let mpiexec = self.launcher_socket.take();
         let in_vain = || mpiexec.as_ref().is_some_and(|socket| hand_over::is_over(socket.as_fd()));
         let place = (self.job.id(), self.job.rank());
         let stand_in = hand_over::connect_to(place, START_SECONDS, in_vain);
@@ -125,8 +135,8 @@ impl Core {
         Ok(())
     }
 
-    /// Starts a launcher with a stand-in for each rank. Returns the socket to it.
-    fn start_for_all(&self, program: &Path) -> Result<OwnedFd, String> {
+    /// Starts a launcher for all ranks.
+    fn start_for_all(&mut self, program: &Path) -> Result<(), String> {
         let began = Instant::now();
         let callers = loop {
             // A rank that is still in MPI_Init has no place on the status page.
@@ -136,11 +146,25 @@ impl Core {
                 None => return Err("a rank has not completed MPI_Init".into()),
             }
         };
-        let (ours, theirs) = hand_over::socket().map_err(|errno| errno.to_string())?;
-        callers.send(ours.as_fd()).map_err(|errno| errno.to_string())?;
-        start(program, hand_over::LAUNCHER_OF_SEVERAL_OPTION, theirs)
-            .map_err(|error| error.to_string())?;
-        Ok(ours)
+        self.launcher_socket = Some(start_for(&callers, program)?);
+        Ok(())
+    }
+
+    /// Starts a launcher that looks for stalls, if this process has waited for so long that it may
+    /// be in one, and no launcher looks. If it cannot, the program goes on without.
+    pub(crate) fn watch_for_stalls(&mut self, waited: Duration) {
+        if self.watch_after.is_none_or(|after| waited < after) {
+            return;
+        }
+        let Some(callers) = self.job.callers() else { return };
+        self.watch_after = None;
+        let page = self.job.status_page();
+        if page.begin_own_launcher() {
+            let started = start_if_found(&callers);
+            page.own_launcher_started(started.is_some());
+            // Over several hosts no rank can join it.
+            self.launcher_socket = started.filter(|_| self.job.local_size == self.job.size);
+        }
     }
 }
 
@@ -157,37 +181,4 @@ fn program(how: &str, remedy: &str) -> Result<PathBuf, String> {
 fn unserved(how: &str, program: &Path, why: &str, remedy: &str) -> String {
     let program = program.display();
     format!("this process was started {how}, and {program} does not serve it: {why}; {remedy}")
-}
-
-/// Starts the program, which starts the launcher and ends.
-fn start(program: &Path, option: &str, socket: OwnedFd) -> std::io::Result<()> {
-    let child = Command::new(program).arg(option).stdin(Stdio::from(socket)).spawn();
-    // A handler of the user's may wait for all children; what the launcher sends counts.
-    child.map(|mut child| _ = child.wait())
-}
-
-/// Returns the `mpiexec` of this library, or the first one in PATH.
-fn find() -> Option<PathBuf> {
-    let beside = own_library().into_iter().flat_map(|library| {
-        let folder = library.parent().unwrap_or(Path::new("/"));
-        // As installed, and as built.
-        [folder.with_file_name("bin"), folder.to_owned()]
-    });
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    beside.chain(std::env::split_paths(&path)).map(|it| it.join(PROGRAM)).find(|it| it.is_file())
-}
-
-/// Returns the file that this code is in.
-fn own_library() -> Option<PathBuf> {
-    let here = own_library as *const ();
-    // SAFETY: all zeros are a valid `Dl_info`: null pointers.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: takes any address, and writes into `info` alone.
-    let found = unsafe { libc::dladdr(here.cast(), &raw mut info) };
-    if found == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: the loader's name of a loaded file, which this code keeps loaded.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
 }

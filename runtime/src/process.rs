@@ -9,6 +9,8 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use bootstrap::Job;
 use bootstrap::spawning::EndedProcesses;
@@ -27,6 +29,7 @@ use crate::coll_segments::CollSegments;
 use crate::detached::Detached;
 use crate::errhandlers::Errhandlers;
 use crate::file_table::Files;
+use crate::host_listener::HostListener;
 use crate::outside_call::OutsideCall;
 use crate::request::Request;
 use crate::stack::Stack;
@@ -134,6 +137,13 @@ pub struct Core {
     pub(crate) unannounced: Vec<usize>,
     /// Processes of other jobs can be reached; see `other_jobs`.
     pub(crate) meets_other_jobs: bool,
+    /// The time that a call waits before a launcher is started that looks for stalls; `None` if
+    /// there is one, or stalls are not reported. See `own_launcher`.
+    pub(crate) watch_after: Option<Duration>,
+    /// The socket to that launcher, in the rank that has started it and not joined it.
+    pub(crate) launcher_socket: Option<OwnedFd>,
+    /// Where launchers of other hosts come, until the end of MPI.
+    pub(crate) host_listener: Option<HostListener>,
     /// The addresses of other processes, unless there is no launcher.
     pub(crate) addresses: Option<Addresses>,
     /// Where processes of other jobs find this one's shared memory, once it meets them.

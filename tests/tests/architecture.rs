@@ -84,7 +84,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/generalized.rs",
     "runtime/src/guarded.rs",
     "runtime/src/control_channel.rs",
-    "runtime/src/own_launcher.rs",
+    "runtime/src/launcher_program.rs",
     "runtime/src/status_page.rs",
     "runtime/src/topology.rs",
     "runtime/src/window/create.rs",

@@ -5,13 +5,13 @@
 
 use std::process::ExitCode;
 
+use launcher::callers;
 use launcher::daemon;
 use launcher::group::keeper;
 use launcher::guard;
 use launcher::options::{Command, help, parse};
 use launcher::settings::EXIT_USAGE;
 use launcher::spawned;
-use launcher::stand_in;
 use launcher::stdout::print;
 
 fn main() -> ExitCode {
@@ -21,8 +21,8 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| spawned::is_meant(&first)) {
         return spawned::run().into();
     }
-    if let Some(role) = std::env::args_os().nth(1).filter(|first| stand_in::is_meant(first)) {
-        return stand_in::run(&role).into();
+    if let Some(role) = std::env::args_os().nth(1).filter(|first| callers::is_meant(first)) {
+        return callers::run(&role).into();
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == keeper::OPTION) {
         return keeper::run().into();

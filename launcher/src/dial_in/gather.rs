@@ -274,7 +274,7 @@ impl Unproven {
 }
 
 /// Returns the arrivals; of several with one name, the later ones get a number.
-fn with_own_names(arrived: Vec<(Greeting, SecureStream)>) -> Vec<Arrival> {
+pub(crate) fn with_own_names(arrived: Vec<(Greeting, SecureStream)>) -> Vec<Arrival> {
     let mut all: Vec<Arrival> = Vec::new();
     for (greeting, stream) in arrived {
         let is_taken = |name: &str| all.iter().any(|other| other.host.name == name);

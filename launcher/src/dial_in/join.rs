@@ -8,14 +8,14 @@
 
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use tcp_transport::key_pair::KeyPair;
 
 use super::gather::KEY_CONTEXT;
@@ -26,6 +26,7 @@ use crate::frames::DAEMON_OPTION;
 use crate::hosts::host_name;
 use crate::poll_set::{self, Interest};
 use crate::program;
+use crate::settings::STATUS_PAGE_VARIABLE;
 use crate::signals::Signals;
 
 /// Longest time of one attempt to connect.
@@ -93,7 +94,7 @@ fn try_run(join: &Join) -> Result<u8, String> {
     let keys = KeyPair::derive(KEY_CONTEXT, &secret)
         .map_err(|error| format!("cannot make a key of the token: {error}"))?;
     // Before signals are blocked, which it would inherit.
-    let mut daemon = Daemon::start()?;
+    let mut daemon = Daemon::start(None)?;
     let signals = Signals::open().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let slots = join.slots.unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
@@ -116,6 +117,21 @@ fn try_run(join: &Join) -> Result<u8, String> {
         Outcome::Stopped => Ok(143),
         _ => Err(format!("the connection to {} has ended before the job", join.address)),
     }
+}
+
+/// Takes part in the job of an `mpiexec` that has dialed this host, whose ranks have a status page.
+/// Returns the exit code.
+pub(crate) fn serve(
+    stream: SecureStream,
+    greeting: Greeting,
+    status_page: BorrowedFd<'_>,
+) -> Result<u8, String> {
+    let mut daemon = Daemon::start(Some(status_page))?;
+    let signals = Signals::open().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let greeting = greeting.encode().map_err(|error| error.to_string())?;
+    let outcome = Copying::new(stream, greeting, &mut daemon, &signals).run()?;
+    daemon.end();
+    Ok(u8::from(!matches!(outcome, Outcome::Over(true))))
 }
 
 /// Connects to `mpiexec`; `None` if a signal has come.
@@ -155,9 +171,14 @@ fn is_stopped(signals: &Signals) -> bool {
 }
 
 impl Daemon {
-    fn start() -> Result<Daemon, String> {
+    /// Starts a daemon. `status_page`: what its ranks have, if another launcher has started them.
+    fn start(status_page: Option<BorrowedFd<'_>>) -> Result<Daemon, String> {
         let program = program::own_path()?;
         let mut command = Command::new(program);
+        if let Some(page) = status_page {
+            fcntl_setfd(page, FdFlags::empty()).map_err(|errno| errno.to_string())?;
+            command.env(STATUS_PAGE_VARIABLE, page.as_raw_fd().to_string());
+        }
         command.arg(DAEMON_OPTION).env_remove(token::VARIABLE).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child =

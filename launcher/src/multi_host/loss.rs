@@ -71,7 +71,7 @@ impl MultiHostJob {
             self.print(&lost.why);
             return self.end(1);
         }
-        if self.phase != Phase::Running {
+        if self.phase != Phase::Running || self.outcome.is_unjudged() {
             return;
         }
         let (share, size, why) = (&self.hosts[host].share, self.size, &lost.why);

@@ -36,7 +36,12 @@ const PACKAGES: &[(&str, &str)] = &[
 const LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// The C programs that jobs run.
-const PROGRAMS: [&str; 4] = ["hello", "collectives", "spawn", "ports"];
+const PROGRAMS: [&str; 5] = ["hello", "collectives", "spawn", "ports", "late_sender"];
+
+/// A stall is one of two seconds.
+const STALLING: &str = "env VERBENA_LAUNCH_STALL_TIMEOUT=2s";
+/// A program that is in one for some seconds more than the launcher needs to find it.
+const LATE_SENDER: &str = "{programs}/late_sender 12";
 
 /// One job: its name, its words, and what must hold of its end.
 struct Job {
@@ -176,6 +181,16 @@ fn slurm_jobs() -> Vec<Job> {
         job("srun, PMIx, two ranks spawn", "srun -N1 -n2 --mpi=pmix {programs}/spawn", is_ok),
         job("srun, no store, a program spawns", "srun -n1 --mpi=none {programs}/spawn", is_ok),
         job(
+            "srun, PMI-2, a stall is reported",
+            &format!("{STALLING} srun -N1 -n2 --mpi=pmi2 {LATE_SENDER}"),
+            is_reported,
+        ),
+        job(
+            "srun, PMI-2, a stall on two nodes is reported",
+            &format!("{STALLING} srun -N2 -n4 --mpi=pmi2 {LATE_SENDER}"),
+            is_reported,
+        ),
+        job(
             "srun, a program spawns on both nodes",
             "salloc -Q -N2 -n4 srun -N1 -n1 -w n2 --mpi=pmi2 {programs}/spawn",
             is_ok,
@@ -216,6 +231,12 @@ fn other_jobs() -> Vec<(&'static str, Job)> {
         ),
         job(hydra, "Hydra, three ranks spawn", "mpiexec.hydra -n 3 {programs}/spawn", is_ok),
         job(hydra, "Hydra, four ranks open ports", "mpiexec.hydra -n 4 {programs}/ports", is_ok),
+        job(
+            hydra,
+            "Hydra, a stall is reported",
+            &format!("{STALLING} mpiexec.hydra -n 3 {LATE_SENDER}"),
+            is_reported,
+        ),
         job(hydra, "Hydra, a program spawns", "mpiexec.hydra -n 1 {programs}/spawn", is_ok),
         job(hydra, "Hydra, a program opens ports", "mpiexec.hydra -n 1 {programs}/ports", is_ok),
         job(prrte, "prterun, three ranks spawn", &format!("{prterun} 3 {{programs}}/spawn"), is_ok),
@@ -236,6 +257,13 @@ fn is_ok(ran: &Ran) -> bool {
 fn is_four(ran: &Ran) -> bool {
     let rank = |rank: u32| ran.stdout.contains(&format!("hello from {rank} of 4"));
     ran.success() && (0..4).all(rank)
+}
+
+fn is_reported(ran: &Ran) -> bool {
+    let is_there = |text: &str| ran.stderr.contains(text);
+    let all = ["no progress for 2 s", "waits for", "MPI_Bcast", "rank 0 (pid ", "outside of MPI"];
+    let none = ["not looked for", "lost host", "exited"];
+    is_ok(ran) && all.into_iter().all(is_there) && !none.into_iter().any(is_there)
 }
 
 fn is_refused(ran: &Ran) -> bool {
