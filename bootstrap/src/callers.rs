@@ -106,34 +106,41 @@ pub struct ManagedRank {
 
 impl ManagedRank {
     /// Returns the callers, with a connection that has come; `None` until all ranks of this host
-    /// have a place on the status page, and if the ranks of a host do not follow each other.
-    pub fn callers(&self, connection: Option<OwnedFd>) -> Option<Callers> {
-        let are_there = self.entries.iter().all(|entry| entry.pid().is_some());
-        let (hosts, host) = match are_there {
-            false => return None,
-            true if self.is_on_one_host => {
+    /// have a place on the status page. The error is a text for the user.
+    pub fn callers(&self, connection: Option<OwnedFd>) -> Result<Option<Callers>, String> {
+        if self.entries.iter().any(|entry| entry.pid().is_none()) {
+            return Ok(None);
+        }
+        let (hosts, host) = match self.is_on_one_host {
+            true => {
                 let ranks = self.entries.len() as u32;
                 (vec![CallersHost { ranks, addresses: Vec::new() }], 0)
             }
-            true => self.hosts()?,
+            false => self.hosts()?,
         };
-        let status_page = self.status_page.try_clone().ok()?;
+        let status_page = self.status_page.try_clone().map_err(|error| error.to_string())?;
         let (job, secret) = (self.job, *self.secret.bytes());
-        Some(Callers { job, secret, hosts, host, status_page, connection })
+        Ok(Some(Callers { job, secret, hosts, host, status_page, connection }))
     }
 
     /// Returns all hosts, and the number of this one.
-    fn hosts(&self) -> Option<(Vec<CallersHost>, u32)> {
-        let host_of = direct::host_table(&self.manager).ok()?;
+    fn hosts(&self) -> Result<(Vec<CallersHost>, u32), String> {
+        let host_of = direct::host_table(&self.manager).map_err(|error| error.to_string())?;
+        if !host_of.is_sorted() {
+            let manager = self.manager.name();
+            return Err(format!("{manager} has not given each host ranks that follow each other"));
+        }
         let mut first = 0;
         let host = |ranks: &[u32]| {
-            let addresses = addresses(&self.manager, first)?;
+            let addresses = addresses(&self.manager, first);
+            let unknown = || format!("the first rank of its host, rank {first}, does not listen");
+            let addresses = addresses.ok_or_else(unknown)?;
             first += ranks.len() as u32;
-            Some(CallersHost { ranks: ranks.len() as u32, addresses })
+            Ok(CallersHost { ranks: ranks.len() as u32, addresses })
         };
         let runs = host_of.chunk_by(|one, next| one == next);
-        let hosts = host_of.is_sorted().then(|| runs.map(host).collect::<Option<Vec<_>>>())??;
-        Some((hosts, host_of[self.manager.rank() as usize]))
+        let hosts = runs.map(host).collect::<Result<_, String>>()?;
+        Ok((hosts, host_of[self.manager.rank() as usize]))
     }
 }
 

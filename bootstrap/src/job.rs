@@ -214,10 +214,11 @@ impl Job {
         Ok(())
     }
 
-    /// Returns what a launcher that is shared by the ranks of this job needs of them; `None` if no
-    /// process manager has started them, and see [`ManagedRank::callers`].
-    pub fn callers(&self) -> Option<Callers> {
-        self.managed_rank()?.callers(None)
+    /// Returns what a launcher that is shared by the ranks of this job needs of them, as
+    /// [`ManagedRank::callers`] does.
+    pub fn callers(&self) -> Result<Option<Callers>, String> {
+        let rank = self.managed_rank().ok_or("no process manager has started the ranks")?;
+        rank.callers(None)
     }
 
     /// Returns this rank for a thread of its own; `None` if no process manager has started it.

@@ -62,7 +62,7 @@ fn share_launcher(job: &mut Job, mpiexec: &str) {
     let began = Instant::now();
     let started = job.status_page().begin_own_launcher().then(|| {
         let callers = loop {
-            match job.callers() {
+            match job.callers().unwrap() {
                 Some(callers) => break callers,
                 None => pause(began),
             }

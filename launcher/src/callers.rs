@@ -10,9 +10,9 @@
 //! All have the socket to the process as their standard input. The launcher is no child of the
 //! process, whose own waits for children shall not find it.
 //!
-//! The ranks of a process manager keep their numbers, job and status pages. On one host `mpiexec`
-//! offers all that it does to others, and ranks join it. Over several hosts it looks for stalls,
-//! and does nothing else:
+//! The ranks of a process manager keep their numbers, job and status pages. `mpiexec` looks for
+//! stalls of theirs. It judges no failures before a rank has joined it, and ends no rank that has
+//! not. Over several hosts:
 //!
 //! ```text
 //! any host                    first host                   each host
@@ -131,6 +131,7 @@ fn run_here(callers: &Callers) -> Result<u8, String> {
     let (ranks, job) = (callers.hosts[0].ranks.to_string(), format!("{:x}", callers.job));
     let settings = Settings {
         status_page: Some(callers.status_page.as_raw_fd()),
+        on_failure: OnFailure::EndOnceJoined,
         ..stand_in::settings(&["-n", &ranks], &[&job])?
     };
     Ok(launch::run_here(&settings, Some((callers.job, callers.secret))))
@@ -140,13 +141,13 @@ fn run_here(callers: &Callers) -> Result<u8, String> {
 fn run_over_hosts(callers: &Callers) -> Result<u8, String> {
     close_stdin();
     let arrived = gather(callers).map_err(|why| {
-        format!("stalls of this job are not looked for (launch.stall_timeout): {why}")
+        format!("not all hosts of this job can be reached, to look for stalls or to spawn: {why}")
     })?;
     let ranks: u32 = callers.hosts.iter().map(|host| host.ranks).sum();
+    let (ranks, job) = (ranks.to_string(), format!("{:x}", callers.job));
     let settings = Settings {
-        hosts: arrived.iter().map(|arrival| arrival.host.clone()).collect(),
-        on_failure: OnFailure::Unjudged,
-        ..stand_in::settings(&["-n", &ranks.to_string()], &[stand_in::WATCHED])?
+        on_failure: OnFailure::EndOnceJoined,
+        ..stand_in::settings(&["-n", &ranks], &[&job])?
     };
     Ok(launch::run_arrived(&settings, (callers.job, callers.secret), arrived))
 }

@@ -93,6 +93,12 @@ fn try_run(settings: &Settings, place: Place) -> Result<u8, CannotRun> {
     let settings = &Settings { explain, tree_width, stall_timeout, ..settings };
     let jobs = Outermost::new(NestedJobs::new(settings, &share), group);
     let jobs = JobLinks::Outermost(Box::new(jobs));
+    // Those that have arrived take no spawned ranks.
+    let hosts = match known {
+        Some(_) => arrived.iter().map(|arrival| arrival.host.clone()).collect(),
+        None => settings.hosts.clone(),
+    };
+    let settings = &Settings { hosts, ..settings.clone() };
     if is_here {
         return job::run(settings, &share, explanations, jobs);
     }

@@ -113,9 +113,16 @@ impl Outcome {
         self.on_failure == OnFailure::Continue
     }
 
-    /// Returns true if another launcher reports failures and decides about them.
+    /// Returns true if another launcher alone reports failures and decides about them.
     pub(crate) fn is_unjudged(&self) -> bool {
-        self.on_failure == OnFailure::Unjudged
+        self.on_failure == OnFailure::EndOnceJoined
+    }
+
+    /// Takes note that a rank has joined the job.
+    pub(crate) fn rank_has_joined(&mut self) {
+        if self.is_unjudged() {
+            self.on_failure = OnFailure::End;
+        }
     }
 
     /// Judges an error of standard output, once. Returns the exit code with which the job ends. The

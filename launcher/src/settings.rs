@@ -170,8 +170,9 @@ pub enum OnFailure {
     End,
     /// The others are told, and go on.
     Continue,
-    /// Nothing: another launcher, which has started them, reports and decides.
-    Unjudged,
+    /// Nothing, as long as another launcher alone has them; the job ends once one of them has joined
+    /// it ([`crate::callers`]).
+    EndOnceJoined,
 }
 
 impl OnFailure {

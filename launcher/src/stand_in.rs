@@ -7,8 +7,7 @@
 //!
 //! - A process that was started alone is at the other end of the standard input.
 //! - One that a process manager has started comes when it needs the launcher: the stand-in listens
-//!   for it. The status page names it.
-//! - Over several hosts it never comes, and the launcher does not end it.
+//!   for it. The status page names it. Until then SIGTERM ends the stand-in alone.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -26,11 +25,9 @@ use crate::program;
 use crate::settings::Settings;
 use crate::signals::Signals;
 
-/// The option of the stand-in. Of a rank of a process manager a word follows: the number of the
-/// job, or [`WATCHED`].
+/// The option of the stand-in. The number of the job follows if its ranks are those of a process
+/// manager.
 pub(crate) const OPTION: &str = "--stand-in";
-/// The word for a rank that never comes, and that the launcher does not end.
-pub(crate) const WATCHED: &str = "watched";
 
 /// Returns the settings of a job of stand-ins by these options; `words` tell them what they are.
 pub(crate) fn settings(options: &[&str], words: &[&str]) -> Result<Settings, String> {
@@ -55,39 +52,22 @@ pub(crate) fn run(words: Vec<String>) -> Result<u8, String> {
     let unused = || used_by_itself(OPTION);
     let params = RankParams::of_this_process().ok_or_else(unused)?;
     let rank = hand_over::take(&params).ok_or_else(unused)?;
-    let open_signals =
-        || Signals::open().map_err(|error| format!("cannot wait for signals: {error}"));
+    let signals = Signals::open().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let Some(word) = words.first() else {
         let socket = rustix::stdio::stdin();
         let process = socket_peercred(socket).map_err(|_| unused())?.pid;
-        return serve(socket, process, rank, &open_signals()?);
+        return serve(socket, process, rank, &signals);
     };
     let page = StatusPage::attach_number(rank.status_page.as_raw_fd());
     let entry = page.map_err(|error| error.to_string())?.entry(params.local_rank);
     let process = entry.pid().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     let process = process.ok_or_else(unused)?;
-    if word == WATCHED {
-        if let Some(life) = life_of(process)? {
-            while poll(&mut [PollFd::new(&life, PollFlags::IN)], None) != Ok(1) {}
-        }
-        return Ok(exit_code(entry.state()));
-    }
     let job = u64::from_str_radix(word, 16).map_err(|_| unused())?;
     let listener = hand_over::listen_for(job, params.rank)
         .map_err(|errno| format!("cannot listen for rank {}: {errno}", params.rank))?;
-    let signals = open_signals()?;
     match wait_for(listener.as_fd(), process, &signals)? {
         Some(socket) => serve(socket.as_fd(), process, rank, &signals),
         None => Ok(exit_code(entry.state())),
-    }
-}
-
-/// Returns what can be read once a process has ended; `None` if it has.
-fn life_of(process: Pid) -> Result<Option<OwnedFd>, String> {
-    match pidfd_open(process, PidfdFlags::empty()) {
-        Ok(life) => Ok(Some(life)),
-        Err(Errno::SRCH) => Ok(None),
-        Err(errno) => Err(format!("cannot watch process {process:?}: {errno}")),
     }
 }
 
@@ -96,20 +76,24 @@ fn exit_code(state: RankState) -> u8 {
     u8::from(state != RankState::Finalized)
 }
 
-/// Waits until the process connects; `None` if it ends.
+/// Waits until the process connects; `None` if it ends, or the launcher ends the job.
 fn wait_for(
     listener: BorrowedFd<'_>,
     process: Pid,
     signals: &Signals,
 ) -> Result<Option<OwnedFd>, String> {
-    let Some(life) = life_of(process)? else { return Ok(None) };
+    let life = match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(life) => life,
+        Err(Errno::SRCH) => return Ok(None),
+        Err(errno) => return Err(format!("cannot watch process {process:?}: {errno}")),
+    };
     loop {
-        let [comes, has_ended] = wait([listener, life.as_fd()], process, signals)?;
+        let ([comes, has_ended], is_terminated) = wait([listener, life.as_fd()], signals)?;
         let number = process.as_raw_nonzero().get() as u32;
         if comes && let Some(socket) = hand_over::accept_from(listener, number) {
             return Ok(Some(socket));
         }
-        if has_ended {
+        if has_ended || is_terminated {
             return Ok(None);
         }
     }
@@ -128,27 +112,33 @@ fn serve(
     let HandedOver { status_page, control, .. } = rank;
     drop(control);
     let status_page = StatusPage::attach(status_page).map_err(|error| error.to_string())?;
-    // The process sends nothing: what can be read is its end.
-    while !wait([socket], process, signals)?[0] {}
+    loop {
+        // The process sends nothing: what can be read is its end.
+        let ([has_ended], is_terminated) = wait([socket], signals)?;
+        if has_ended {
+            break;
+        }
+        // Other signals reach the process from where they reach this one.
+        if is_terminated {
+            let _ = kill_process(process, Signal::TERM);
+        }
+    }
     Ok(exit_code(status_page.entry(local_rank).state()))
 }
 
-/// Waits until a file is ready, or for a signal, which is passed on. Returns which are ready.
+/// Waits until a file is ready, or for a signal. Returns which files are ready, and whether SIGTERM
+/// has come.
 fn wait<const N: usize>(
     files: [BorrowedFd<'_>; N],
-    process: Pid,
     signals: &Signals,
-) -> Result<[bool; N], String> {
+) -> Result<([bool; N], bool), String> {
     let all = files.into_iter().chain([signals.as_fd()]);
     let mut all: Vec<PollFd<'_>> =
         all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
     match poll(&mut all, None) {
         Ok(_) | Err(Errno::INTR) => {}
-        Err(errno) => return Err(format!("cannot wait for process {process:?}: {errno}")),
+        Err(errno) => return Err(format!("cannot wait for a process: {errno}")),
     }
-    // Others reach the process from where they reach this one.
-    if signals.read().contains(&libc::SIGTERM) {
-        let _ = kill_process(process, Signal::TERM);
-    }
-    Ok(std::array::from_fn(|at| !all[at].revents().is_empty()))
+    let ready = std::array::from_fn(|at| !all[at].revents().is_empty());
+    Ok((ready, signals.read().contains(&libc::SIGTERM)))
 }

@@ -23,7 +23,7 @@ impl Core {
     pub(crate) fn addresses(&mut self) -> Option<Addresses> {
         // A process may get a launcher after its start.
         if self.addresses.is_none() {
-            self.addresses = self.job.store().map(Addresses::new);
+            self.addresses = self.job.store().map(|store| Addresses::new(store, self.job.world()));
         }
         self.addresses.clone()
     }

@@ -72,7 +72,7 @@ fn accept(listener: &TcpListener, rank: &ManagedRank) {
                 continue;
             }
         };
-        let callers = rank.callers(Some(connection.into()));
+        let callers = rank.callers(Some(connection.into())).ok().flatten();
         let launcher = callers.as_ref().and_then(start_if_found);
         // Otherwise the connection would not end with the launcher.
         drop(callers);

@@ -124,7 +124,7 @@ impl Core {
         let me = Peer(job.number);
         fabric::world::set_world(&job.world());
         let spin = spin(&job, knobs);
-        let addresses = job.store().map(Addresses::new);
+        let addresses = job.store().map(|store| Addresses::new(store, job.world()));
         let Opened { endpoint, rejected } = endpoint(&job, knobs, spin, addresses.clone())?;
         let watch_after = own_launcher::watch_after(&job, knobs);
         let host_listener = watch_after.and_then(|_| HostListener::open(&job, knobs));

@@ -8,12 +8,12 @@
 //!
 //! The ranks of a process manager's job share one launcher, in whose job they have the same ranks.
 //! The first rank that needs it starts it; their status page says so. Each other one joins when it
-//! needs it: at the latest when it meets processes of other jobs. All ranks must be on one host.
+//! needs it: at the latest when it meets processes of other jobs. Over several hosts the ranks of
+//! each must follow each other.
 //!
-//! A rank that has waited for long starts it, too, without joining: it reports stalls. In a job
-//! over several hosts it does nothing else, and the ranks of each host must follow each other.
+//! A rank that has waited for long starts it, too, without joining: it reports stalls.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use config::{DEFAULT_STALL_TIMEOUT, Knobs, knob};
 use crate::launcher_program::{find, start, start_for, start_if_found};
 use crate::lock::with;
 use crate::process::Core;
+use crate::stack::Inter;
 
 /// Seconds that it has to start: more than on a busy machine.
 const START_SECONDS: i64 = 60;
@@ -71,13 +72,7 @@ impl Core {
         }
         match self.job.process_manager() {
             None => self.start_alone(),
-            Some(_) if self.job.local_size == self.job.size => self.start_or_join(),
-            Some(name) => Err(format!(
-                "{name} has started this job on several hosts, and starts no further processes; \
-                 start the job with Verbena's mpiexec, which takes the hosts of an allocation \
-                 (`mpiexec -n {} PROGRAM`)",
-                self.job.size
-            )),
+            Some(_) => self.start_or_join(),
         }
     }
 
@@ -130,8 +125,12 @@ impl Core {
             .ok_or_else(|| failed(NO_ANSWER.into()))?;
         let joined = self.job.join_own_launcher((stand_in, mpiexec), rank);
         joined.map_err(|error| failed(error.to_string()))?;
-        // Those of the manager's store.
-        self.addresses = None;
+        if let (Some(addresses), Some(control)) = (&self.addresses, self.job.control()) {
+            addresses.join(&control).map_err(failed)?;
+        }
+        if let Some(tcp) = self.stack.endpoint.inter().and_then(Inter::tcp) {
+            tcp.watch_store().map_err(|error| failed(error.to_string()))?;
+        }
         Ok(())
     }
 
@@ -140,13 +139,14 @@ impl Core {
         let began = Instant::now();
         let callers = loop {
             // A rank that is still in MPI_Init has no place on the status page.
-            match self.job.callers() {
+            match self.job.callers()? {
                 Some(callers) => break callers,
                 None if began.elapsed() < START_LIMIT => std::thread::sleep(START_INTERVAL),
                 None => return Err("a rank has not completed MPI_Init".into()),
             }
         };
-        self.launcher_socket = Some(start_for(&callers, program)?);
+        let socket = start_for(&callers, program)?;
+        self.keep_socket(Some(socket));
         Ok(())
     }
 
@@ -156,15 +156,24 @@ impl Core {
         if self.watch_after.is_none_or(|after| waited < after) {
             return;
         }
-        let Some(callers) = self.job.callers() else { return };
+        let callers = match self.job.callers() {
+            Ok(None) => return,
+            callers => callers.ok().flatten(),
+        };
         self.watch_after = None;
+        let Some(callers) = callers else { return };
         let page = self.job.status_page();
         if page.begin_own_launcher() {
             let started = start_if_found(&callers);
             page.own_launcher_started(started.is_some());
-            // Over several hosts no rank can join it.
-            self.launcher_socket = started.filter(|_| self.job.local_size == self.job.size);
+            self.keep_socket(started);
         }
+    }
+
+    /// Keeps the socket to a launcher that this rank has started; over several hosts that is one of
+    /// the first host, which it has asked.
+    fn keep_socket(&mut self, socket: Option<OwnedFd>) {
+        self.launcher_socket = socket.filter(|_| self.job.local_size == self.job.size);
     }
 }
 

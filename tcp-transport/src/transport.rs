@@ -224,6 +224,11 @@ impl TcpTransport {
         }
     }
 
+    /// Has the store's answers wake this transport: the store has got a descriptor since.
+    pub fn watch_store(&self) -> io::Result<()> {
+        self.own.store.fd().map_or(Ok(()), |fd| self.wait_set.add_store(fd))
+    }
+
     /// Makes what wakes another transport wake this one too. The descriptor outlives this
     /// transport.
     pub fn wake_with(&self, fd: RawFd) -> io::Result<()> {

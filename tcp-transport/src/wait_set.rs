@@ -83,9 +83,13 @@ impl WaitSet {
         let timer = Timer::new()?;
         epoll::add(&epoll, &timer, Source::Other.data(), EventFlags::IN | EventFlags::ET)?;
         let set = WaitSet { epoll, timer, events: [NOTHING; BATCH] };
-        // Each answer is taken when it comes.
-        store.map_or(Ok(()), |fd| set.add_other(fd, EventFlags::IN | EventFlags::ET))?;
+        store.map_or(Ok(()), |fd| set.add_store(fd))?;
         Ok(set)
+    }
+
+    /// Adds the descriptor of the store, whose answers are taken when they come.
+    pub(crate) fn add_store(&self, fd: RawFd) -> io::Result<()> {
+        self.add_other(fd, EventFlags::IN | EventFlags::ET)
     }
 
     /// Adds a descriptor of another transport, which outlives the set: while it is readable, a

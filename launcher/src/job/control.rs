@@ -51,7 +51,10 @@ impl Job {
     fn on_control(&mut self, local: usize, message: ToLauncher) {
         let rank = self.first + local as u32;
         match message {
-            ToLauncher::Hello { version, .. } => self.local.ranks[local].version = version,
+            ToLauncher::Hello { version, .. } => {
+                self.local.ranks[local].version = version;
+                self.outcome.rank_has_joined();
+            }
             ToLauncher::Abort { code, message } => {
                 self.events.push(Event::Aborted { rank, code, message })
             }

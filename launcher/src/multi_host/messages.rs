@@ -37,6 +37,8 @@ impl MultiHostJob {
                 self.output.on_remote_bytes(rank, which, &bytes, Instant::now());
             }
             FromHost::Store(message) => {
+                // It puts where it can be reached.
+                self.outcome.rank_has_joined();
                 let outgoing = self.store.on_message(Party::Child(link), message);
                 self.deliver(outgoing);
             }

@@ -6,7 +6,7 @@ use bootstrap::spawning::{SpawnRequest, SpawnSection};
 use crate::binding::{BindTo, Mapping};
 use crate::hosts::{self, HostsError};
 use crate::options;
-use crate::settings::{Dealing, Section, Settings, Stdin};
+use crate::settings::{Dealing, OnFailure, Section, Settings, Stdin};
 
 /// Returns the settings of a job, with the ranks dealt to their hosts. Its labels lack the numbers
 /// of its processes. The error is a text for the user.
@@ -30,6 +30,10 @@ pub(super) fn settings(outer: &Settings, request: SpawnRequest) -> Result<Settin
         timeout: None,
         report_outcome: None,
         group: None,
+        on_failure: match outer.on_failure {
+            OnFailure::EndOnceJoined => OnFailure::End,
+            other => other,
+        },
         // The slots of the hosts are the ranks that these have.
         dealing: Dealing::default(),
         ..outer.clone()
