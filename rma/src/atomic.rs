@@ -16,11 +16,6 @@ pub(crate) fn is_atomic(at: UserBuf, size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8) && at.addr().is_multiple_of(size as u64)
 }
 
-/// Returns true if [`change`] takes a word of `size` bytes at that address.
-pub(crate) fn is_word(at: UserBuf, size: usize) -> bool {
-    matches!(size, 4 | 8) && is_atomic(at, size)
-}
-
 /// Combines the elements of `data` with those at `at`, for which [`is_atomic`] holds; `old` gets
 /// what they were. Panics unless all three are equally long.
 pub(crate) fn combine(at: UserBuf, op: PackedOp, data: &[u8], old: Option<&mut [u8]>) {
@@ -46,8 +41,9 @@ pub(crate) fn compare_swap(at: UserBuf, expected: &[u8], new: &[u8], old: &mut [
     }
 }
 
-/// Does a primitive on the word of 4 or 8 bytes at `at`; `old` gets what it was. The operand is not
-/// looked at if the value is kept. False, and nothing changed, for all other sizes and operations.
+/// Does a primitive on the word of 1, 2, 4 or 8 bytes at `at`; `old` gets what it was. The operand
+/// is not looked at if the value is kept. False, and nothing changed, for all other sizes and
+/// operations.
 #[inline(always)]
 pub(crate) fn change(
     at: UserBuf,
@@ -56,6 +52,8 @@ pub(crate) fn change(
     old: Option<UserBuf>,
 ) -> bool {
     match at.len() {
+        1 => change_word::<AtomicU8>(at, 1, primitive, operand, old),
+        2 => change_word::<AtomicU16>(at, 2, primitive, operand, old),
         4 => change_word::<AtomicU32>(at, 4, primitive, operand, old),
         8 => change_word::<AtomicU64>(at, 8, primitive, operand, old),
         _ => false,
@@ -90,11 +88,13 @@ fn change_word<W: Word>(
     true
 }
 
-/// Replaces the word of 4 or 8 bytes at `at` by `new` if it is `expected`; `old` gets what it was.
-/// False, and nothing changed, for all other sizes.
+/// Replaces the word of 1, 2, 4 or 8 bytes at `at` by `new` if it is `expected`; `old` gets what it
+/// was. False, and nothing changed, for all other sizes.
 #[inline(always)]
 pub(crate) fn change_equal(at: UserBuf, expected: UserBuf, new: UserBuf, old: UserBuf) -> bool {
     match at.len() {
+        1 => equal_word::<AtomicU8>(at, 1, expected, new, old),
+        2 => equal_word::<AtomicU16>(at, 2, expected, new, old),
         4 => equal_word::<AtomicU32>(at, 4, expected, new, old),
         8 => equal_word::<AtomicU64>(at, 8, expected, new, old),
         _ => false,

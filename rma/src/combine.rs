@@ -14,8 +14,21 @@ use crate::device_atomic::Unclear;
 use crate::guard::Guard;
 use crate::{atomic, device_atomic};
 
+/// Most elements of an access that is short. A processor atomic takes as long as vector code for
+/// hundreds of bytes.
+const SHORT_COUNT: usize = 4;
+
 /// Most bytes of an access that is short.
-pub(crate) const SHORT_MAX: usize = 32;
+const SHORT_MAX: usize = SHORT_COUNT * WORD;
+
+/// Bytes of the largest word. In memory of no more, all accesses to words are short.
+pub(crate) const WORD: usize = 8;
+
+/// Returns true if an access of `len` bytes to words of `size` bytes is short.
+#[inline(always)]
+pub(crate) fn is_short(len: usize, size: usize) -> bool {
+    len <= SHORT_COUNT * size
+}
 
 /// Packed operands.
 #[derive(Clone, Copy)]
@@ -32,10 +45,40 @@ impl Operands<'_> {
             Operands::Memory(all) => all.read(begin, out),
         }
     }
+
+    /// Combines the operands from an offset on with the elements at `at`.
+    fn apply(&self, op: PackedOp, begin: usize, at: UserBuf) {
+        match self {
+            _ if op.primitive() == Primitive::Keep => {}
+            Operands::Slice(all) => op.apply_to_memory(&all[begin..begin + at.len()], at),
+            Operands::Memory(all) => op.apply_in_memory(all.slice(begin, at.len()), at),
+        }
+    }
 }
 
-/// Takes what the elements from an offset on were.
-pub(crate) type Olds<'a> = dyn FnMut(usize, &[u8]) + 'a;
+/// Takes what elements were, packed.
+pub(crate) enum Olds<'a> {
+    Slice(&'a mut [u8]),
+    Memory(UserBuf),
+}
+
+impl Olds<'_> {
+    /// Takes elements for an offset, bytes.
+    fn write(&mut self, begin: usize, found: &[u8]) {
+        match self {
+            Olds::Slice(all) => all[begin..begin + found.len()].copy_from_slice(found),
+            Olds::Memory(all) => all.write(begin, found),
+        }
+    }
+
+    /// Takes the elements at `at` for an offset, bytes.
+    fn take(&mut self, begin: usize, at: UserBuf) {
+        match self {
+            Olds::Slice(all) => at.read(0, &mut all[begin..begin + at.len()]),
+            Olds::Memory(all) => all.slice(begin, at.len()).copy_from(at),
+        }
+    }
+}
 
 /// Which processes access the memory of a rank.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +96,8 @@ pub(crate) enum Sharing<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Executor<'a> {
     pub(crate) sharing: Sharing<'a>,
+    /// Accesses to words may be long; if not, processor atomics announce nothing.
+    pub(crate) has_long_words: bool,
     /// Devices change words of 8 bytes beside processors.
     pub(crate) has_device_words: bool,
     /// The device that changes elements of 8 aligned bytes.
@@ -93,7 +138,7 @@ impl Executor<'_> {
                 _ if self.has_device_words && size == 8 => true,
                 Sharing::Alone => false,
                 Sharing::Unguarded => true,
-                Sharing::Guarded(_) => at.len() <= SHORT_MAX,
+                Sharing::Guarded(_) => !self.has_long_words || is_short(at.len(), size),
             }
     }
 }
@@ -105,44 +150,49 @@ pub(crate) fn combine(
     op: PackedOp,
     at: UserBuf,
     operands: Operands<'_>,
-    olds: Option<&mut Olds<'_>>,
+    olds: Option<Olds<'_>>,
 ) -> Result<(), Unclear> {
-    match (at.len(), operands, &olds) {
-        (len, Operands::Memory(memory), None) if len > SHORT_MAX && by.is_plain(at, op.size()) => {
-            in_place(by, op, at, memory)
+    match at.len() {
+        _ if by.is_plain(at, op.size()) => {
+            in_place(by, op, at, operands, olds);
+            Ok(())
         }
-        (..=SHORT_MAX, ..) => in_chunks::<SHORT_MAX>(by, op, at, operands, olds),
-        (..=512, ..) => in_chunks::<512>(by, op, at, operands, olds),
-        _ => in_chunks::<4096>(by, op, at, operands, olds),
+        ..=SHORT_MAX => by_atomics::<SHORT_MAX>(by, op, at, operands, olds),
+        _ => by_atomics::<512>(by, op, at, operands, olds),
     }
 }
 
 /// Most bytes that are combined in place before others may access the memory.
 const PIECE: usize = 32 << 10;
 
-/// Combines elements where they lie.
-fn in_place(by: Executor<'_>, op: PackedOp, at: UserBuf, operands: UserBuf) -> Result<(), Unclear> {
-    let whole = if at.len() <= PIECE { at.len() } else { PIECE - PIECE % op.size() };
-    for begin in (0..at.len()).step_by(whole) {
-        let len = whole.min(at.len() - begin);
-        let (part, operands) = (at.slice(begin, len), operands.slice(begin, len));
-        match by.is_plain(part, op.size()) {
-            true => by.alone(|| op.apply_in_memory(operands, part)),
-            // What remains is short.
-            false => combine(by, op, part, Operands::Memory(operands), None)?,
-        }
-    }
-    Ok(())
-}
-
-/// Combines chunks of at most `BYTES`. No lock is held from one to the next, so that others wait
-/// for one chunk at most.
-fn in_chunks<const BYTES: usize>(
+/// Combines elements where they lie, by plain code.
+fn in_place(
     by: Executor<'_>,
     op: PackedOp,
     at: UserBuf,
     operands: Operands<'_>,
-    mut olds: Option<&mut Olds<'_>>,
+    mut olds: Option<Olds<'_>>,
+) {
+    let whole = PIECE - PIECE % op.size();
+    for begin in (0..at.len()).step_by(whole) {
+        let part = at.slice(begin, whole.min(at.len() - begin));
+        by.alone(|| {
+            if let Some(olds) = &mut olds {
+                olds.take(begin, part);
+            }
+            operands.apply(op, begin, part);
+        });
+    }
+}
+
+/// Combines elements by atomics of the device or the processor, in chunks of at most `BYTES`. No
+/// announcement lasts from one to the next, so that others wait for one chunk at most.
+fn by_atomics<const BYTES: usize>(
+    by: Executor<'_>,
+    op: PackedOp,
+    at: UserBuf,
+    operands: Operands<'_>,
+    mut olds: Option<Olds<'_>>,
 ) -> Result<(), Unclear> {
     let (mut operand, mut found) = ([0; BYTES], [0; BYTES]);
     let whole = BYTES - BYTES % op.size();
@@ -152,84 +202,15 @@ fn in_chunks<const BYTES: usize>(
         if op.primitive() != Primitive::Keep {
             operands.read(begin, operand);
         }
-        match &mut olds {
-            Some(olds) => {
-                fetch_chunk::<BYTES>(by, op, part, operand, found)?;
-                olds(begin, found);
-            }
-            None => combine_chunk(by, op, part, operand, found)?,
+        let old = olds.is_some().then_some(&mut *found);
+        match by.device(part, op.size()) {
+            Some(device) => device_atomic::combine(device, part, op, operand, old)?,
+            None => by.beside_others(|| atomic::combine(part, op, operand, old)),
+        }
+        if let Some(olds) = &mut olds {
+            olds.write(begin, found);
         }
     }
-    Ok(())
-}
-
-/// Combines one chunk by atomics of the device or the processor; `None` if neither has any for it.
-/// `old` gets what the elements were.
-#[inline]
-fn by_atomics(
-    by: Executor<'_>,
-    op: PackedOp,
-    at: UserBuf,
-    operand: &[u8],
-    old: Option<&mut [u8]>,
-) -> Option<Result<(), Unclear>> {
-    if let Some(device) = by.device(at, op.size()) {
-        return Some(device_atomic::combine(device, at, op, operand, old));
-    }
-    by.is_atomic(at, op.size()).then(|| {
-        by.beside_others(|| atomic::combine(at, op, operand, old));
-        Ok(())
-    })
-}
-
-/// Combines one chunk; `found` is scratch memory.
-fn combine_chunk(
-    by: Executor<'_>,
-    op: PackedOp,
-    at: UserBuf,
-    operand: &[u8],
-    found: &mut [u8],
-) -> Result<(), Unclear> {
-    if let Some(done) = by_atomics(by, op, at, operand, None) {
-        return done;
-    }
-    by.alone(|| match op.primitive() {
-        Primitive::Keep => {}
-        Primitive::Replace => at.write(0, operand),
-        Primitive::Add | Primitive::Other => {
-            at.read(0, found);
-            op.apply(operand, found);
-            at.write(0, found);
-        }
-    });
-    Ok(())
-}
-
-/// Combines one chunk; `found` gets what the elements were.
-fn fetch_chunk<const BYTES: usize>(
-    by: Executor<'_>,
-    op: PackedOp,
-    at: UserBuf,
-    operand: &[u8],
-    found: &mut [u8],
-) -> Result<(), Unclear> {
-    if let Some(done) = by_atomics(by, op, at, operand, Some(found)) {
-        return done;
-    }
-    by.alone(|| {
-        at.read(0, found);
-        match op.primitive() {
-            Primitive::Keep => {}
-            Primitive::Replace => at.write(0, operand),
-            Primitive::Add | Primitive::Other => {
-                let mut new = [0; BYTES];
-                let new = &mut new[..found.len()];
-                new.copy_from_slice(found);
-                op.apply(operand, new);
-                at.write(0, new);
-            }
-        }
-    });
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 use fabric::UserBuf;
 use objects::op::PackedOp;
 
-use crate::combine::{Operands, combine};
+use crate::combine::{Olds, Operands, combine};
 use crate::control::{ALL, Control, Use};
 use crate::engine::Engine;
 use crate::epoch::Hold;
@@ -297,13 +297,7 @@ impl Window {
         if self.leaves_words() || !len.is_multiple_of(op.size()) {
             return false;
         }
-        let (by, operands) = (self.executor(target), Operands::Memory(operands));
-        match old {
-            Some(old) => {
-                let mut write = |begin: usize, found: &[u8]| old.write(begin, found);
-                combine(by, op, at, operands, Some(&mut write)).is_ok()
-            }
-            None => combine(by, op, at, operands, None).is_ok(),
-        }
+        let (operands, olds) = (Operands::Memory(operands), old.map(Olds::Memory));
+        combine(self.executor(target), op, at, operands, olds).is_ok()
     }
 }

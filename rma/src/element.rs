@@ -8,7 +8,7 @@ use objects::datatype::{Basic, Family};
 use objects::op::{BuiltinOp, PackedOp, Primitive};
 use objects::{Area, Datatype};
 
-use crate::combine::{self, Executor, Operands};
+use crate::combine::{self, Executor, Olds, Operands};
 use crate::device_atomic::Unclear;
 use crate::{atomic, device_atomic};
 
@@ -95,16 +95,7 @@ impl Element {
             by.alone(|| self.combine_gapped(op, at, data, old));
             return Ok(());
         };
-        let operands = Operands::Slice(data);
-        match old {
-            Some(old) => {
-                let mut olds = |begin: usize, found: &[u8]| {
-                    old[begin..begin + found.len()].copy_from_slice(found);
-                };
-                combine::combine(by, packed, at, operands, Some(&mut olds))
-            }
-            None => combine::combine(by, packed, at, operands, None),
-        }
+        combine::combine(by, packed, at, Operands::Slice(data), old.map(Olds::Slice))
     }
 
     fn combine_gapped(&self, op: BuiltinOp, at: UserBuf, data: &[u8], mut old: Option<&mut [u8]>) {

@@ -9,7 +9,7 @@ use fabric::UserBuf;
 use objects::op::{PackedOp, Primitive};
 
 use crate::atomic;
-use crate::combine::SHORT_MAX;
+use crate::combine::is_short;
 use crate::epoch::Hold;
 use crate::records::{Attempt, Records, TakenBy};
 use crate::window::Window;
@@ -173,7 +173,7 @@ impl Recent {
         part_of(self.memory, self.unit, disp, len)
     }
 
-    /// Changes a word of 4 or 8 bytes; `old` gets what it was. False if another path has to.
+    /// Changes a word of 1, 2, 4 or 8 bytes; `old` gets what it was. False if another path has to.
     #[inline(always)]
     pub fn change(
         &self,
@@ -199,11 +199,11 @@ impl Recent {
         size: usize,
     ) -> bool {
         let len = operands.len();
-        if len > SHORT_MAX {
+        if !is_short(len, size) {
             return false;
         }
         let Some(at) = self.reach(disp, len) else { return false };
-        if !len.is_multiple_of(size) || !atomic::is_word(at, size) {
+        if !len.is_multiple_of(size) || !atomic::is_atomic(at, size) {
             return false;
         }
         let Some(announced) = self.words.begin() else { return false };
@@ -216,7 +216,7 @@ impl Recent {
         is_done
     }
 
-    /// Replaces a word of 4 or 8 bytes by `new` if it is `expected`, like [`Recent::change`].
+    /// Replaces a word of 1, 2, 4 or 8 bytes by `new` if it is `expected`, like [`Recent::change`].
     #[inline(always)]
     pub fn swap(&self, disp: i64, (expected, new): (UserBuf, UserBuf), old: UserBuf) -> bool {
         let Some(at) = self.reach(disp, old.len()) else { return false };

@@ -10,7 +10,7 @@ use objects::{Class, Error, Group, Result};
 use rustc_hash::FxHashMap;
 
 use crate::attached::{self, Attached};
-use crate::combine::{Executor, SHORT_MAX, Sharing};
+use crate::combine::{Executor, Sharing, WORD};
 use crate::confirmation::Unconfirmed;
 use crate::conflict::{Check, Hooks};
 use crate::control::{Control, Fences, Use};
@@ -234,7 +234,12 @@ impl Window {
             AtomicsBy::Devices(own) if rank == self.rank => Some(&**own),
             _ => None,
         };
-        Executor { sharing: self.sharing(rank), has_device_words: self.has_device_words(), device }
+        Executor {
+            sharing: self.sharing(rank),
+            has_long_words: self.has_long_words(rank),
+            has_device_words: self.has_device_words(),
+            device,
+        }
     }
 
     /// Returns which processes access the memory of a rank that this process accesses itself.
@@ -262,8 +267,13 @@ impl Window {
     /// Returns the records of a target, where accesses to its memory by processor atomics have to
     /// be kept apart from long ones.
     pub(crate) fn records_of_words(&self, target: u32) -> Option<Records> {
-        let has_long = self.is_shared && self.remotes[target as usize].size > SHORT_MAX as u64;
+        let has_long = self.is_shared && self.has_long_words(target);
         if has_long { self.records_of(target) } else { None }
+    }
+
+    /// Returns whether accesses to words of a target may be long: none is in memory of a word.
+    fn has_long_words(&self, target: u32) -> bool {
+        self.is_dynamic() || self.remotes[target as usize].size > WORD as u64
     }
 
     /// Returns the records of a target whose lock is in memory, and may be taken.

@@ -275,6 +275,40 @@ static void counters(int kind)
     drop(&w);
 }
 
+/* Each rank changes an element of its own between those of the others, by fetch-and-op and by compare-and-swap that
+ * succeeds and fails. */
+#define WORDS(type, mpi) \
+    do { \
+        enum { EACH = 20 }; \
+        struct window w = make(kind, ranks * sizeof(type)); \
+        MPI_Aint own = at(&w, 0, rank * sizeof(type)); \
+        MPI_Win_lock_all(0, w.win); \
+        for (int i = 0; i < EACH; i++) { \
+            type two = 2, even = 2 * (i + 1), odd = even + 1, old[4] = {99, 99, 99, 99}; \
+            MPI_Fetch_and_op(&two, &old[0], mpi, 0, own, MPI_SUM, w.win); \
+            MPI_Compare_and_swap(&odd, &even, &old[1], mpi, 0, own, w.win); \
+            MPI_Compare_and_swap(&two, &even, &old[2], mpi, 0, own, w.win); \
+            MPI_Fetch_and_op(&even, &old[3], mpi, 0, own, MPI_REPLACE, w.win); \
+            MPI_Win_flush(0, w.win); \
+            CHECK(old[0] == 2 * i && old[1] == even && old[2] == odd && old[3] == odd, \
+                  #mpi " %d: %d, %d, %d, %d", i, (int)old[0], (int)old[1], (int)old[2], (int)old[3]); \
+        } \
+        MPI_Win_unlock_all(w.win); \
+        MPI_Barrier(MPI_COMM_WORLD); \
+        for (int i = 0; rank == 0 && i < ranks; i++) \
+            SAME(((type *)w.memory)[i], 2 * EACH); \
+        drop(&w); \
+    } while (0)
+
+static void words(int kind)
+{
+    WORDS(char, MPI_CHAR);
+    WORDS(uint8_t, MPI_UINT8_T);
+    WORDS(short, MPI_SHORT);
+    WORDS(int, MPI_INT);
+    WORDS(int64_t, MPI_INT64_T);
+}
+
 /* A counter that only the lock protects. */
 static void protected(int kind)
 {
@@ -369,6 +403,7 @@ int main(int argc, char **argv)
             pairs(kind, how);
         }
         counters(kind);
+        words(kind);
         protected(kind);
         requests(kind);
     }

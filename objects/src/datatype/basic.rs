@@ -298,8 +298,10 @@ pub(crate) static INTEGERS: [u8; 0x100] = {
     let (mut sizes, mut at) = ([0; 0x100], 0);
     while at < TABLE.len() {
         let Basic { handle, repr, family, .. } = TABLE[at].1;
-        let is_integer =
-            matches!(family, Family::CInteger | Family::FortranInteger | Family::MultiLanguage);
+        let is_integer = matches!(
+            family,
+            Family::CInteger | Family::Char | Family::FortranInteger | Family::MultiLanguage
+        );
         if is_integer && matches!(repr, Repr::Single(_)) {
             sizes[handle as usize - FIRST_HANDLE] = repr.size() as u8;
         }

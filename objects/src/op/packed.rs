@@ -102,17 +102,15 @@ impl PackedOp {
     /// Computes `inout[i] = left[i] op inout[i]`. Panics unless both have equally many whole
     /// elements.
     pub fn apply(self, left: &[u8], inout: &mut [u8]) {
-        assert!(left.len() == inout.len() && left.len().is_multiple_of(self.size));
-        match (self.op, self.kernel) {
-            (BuiltinOp::Replace, _) => inout.copy_from_slice(left),
-            // SAFETY: both slices hold so many elements of the type that the kernel is for; they do
-            // not overlap, since one is borrowed exclusively.
-            (_, Some(kernel)) => unsafe {
-                let out = inout.as_mut_ptr();
-                kernel(left.as_ptr(), out, out, left.len() / self.size);
-            },
-            (_, None) => {}
-        }
+        // SAFETY: the slice is borrowed exclusively until this returns.
+        self.apply_to_memory(left, unsafe { UserBuf::new(inout.as_mut_ptr(), inout.len()) });
+    }
+
+    /// Computes like [`PackedOp::apply`] on elements in memory.
+    pub fn apply_to_memory(self, left: &[u8], inout: UserBuf) {
+        // SAFETY: the slice is borrowed until this returns; it is only read.
+        let left = unsafe { UserBuf::new(left.as_ptr().cast_mut(), left.len()) };
+        self.apply_in_memory(left, inout);
     }
 
     /// Computes like [`PackedOp::apply`] in memory where it lies. Panics unless both have equally

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn each_method_gives_the_same_values() {
-    for handle in [0x209, 0x214, 0x202, 0x218] {
+    for handle in [0x209, 0x214, 0x202, 0x218, 0x243, 0x208] {
         let Some(basic) = Datatype::predefined(handle).and_then(Datatype::basic) else {
             continue;
         };
@@ -25,22 +25,27 @@ fn each_method_gives_the_same_values() {
     }
 }
 
-/// Returns the memory after an accumulate and a fetch, and what the fetch has found.
-fn run(sharing: Sharing<'_>, op: PackedOp, bytes: usize) -> [Vec<u8>; 2] {
+/// Returns the memory after an accumulate and two fetches, and what the fetches have found: one with
+/// slices, one with memory.
+fn run(sharing: Sharing<'_>, op: PackedOp, bytes: usize) -> [Vec<u8>; 3] {
     let mut words = vec![0x0102_0304_0506_0708_u64; bytes.div_ceil(8)];
     let data: Vec<u8> = (0..bytes).map(|at| (at / 8 % 7) as u8).collect();
-    // SAFETY: the vector outlives the buffer, through which alone it is accessed meanwhile.
-    let at = unsafe { UserBuf::new(words.as_mut_ptr().cast(), bytes) };
-    let by = Executor { sharing, ..Executor::default() };
-    // SAFETY: as before; it is only read.
-    let memory = unsafe { UserBuf::new(data.as_ptr().cast_mut(), bytes) };
-    let mut old = vec![0; bytes];
-    let mut olds = |begin: usize, found: &[u8]| {
-        old[begin..begin + found.len()].copy_from_slice(found);
+    let (mut slice, mut memory) = (vec![0; bytes], vec![0; bytes]);
+    // SAFETY: the vectors outlive the buffers, through which alone they are accessed meanwhile; the
+    // operands are only read.
+    let [at, operands, olds] = unsafe {
+        let data = data.as_ptr().cast_mut();
+        [words.as_mut_ptr().cast(), data, memory.as_mut_ptr()]
+            .map(|begin| UserBuf::new(begin, bytes))
     };
-    combine(by, op, at, Operands::Memory(memory), None).expect("no device");
-    combine(by, op, at, Operands::Slice(&data), Some(&mut olds)).expect("no device");
+    let by = Executor { sharing, ..Executor::default() };
+    let combine = |operands: Operands<'_>, olds: Option<Olds<'_>>| {
+        combine(by, op, at, operands, olds).expect("no device");
+    };
+    combine(Operands::Memory(operands), None);
+    combine(Operands::Slice(&data), Some(Olds::Slice(&mut slice)));
+    combine(Operands::Memory(operands), Some(Olds::Memory(olds)));
     let mut after = vec![0; bytes];
     at.read(0, &mut after);
-    [after, old]
+    [after, slice, memory]
 }

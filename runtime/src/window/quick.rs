@@ -137,8 +137,13 @@ pub fn combine(
     len: usize,
     old: Option<UserBuf>,
 ) -> bool {
-    let Some((stack, slot)) = p.quick(handle) else { return false };
+    let Some((stack, _)) = p.quick(handle) else { return false };
     let Some(op) = stack.protocols.rma.packed_op(op, datatype) else { return false };
+    // An access that is refused begins no epoch of a fence; therefore after the operation.
+    if !aim(p, (handle, target), disp, len) {
+        return false;
+    }
+    let Some((stack, slot)) = p.quick(handle) else { return false };
     if old.is_some() {
         stack.protocols.rma.order_loads();
     }
