@@ -135,6 +135,12 @@ impl Engine {
         is_done && !self.is_progress_due()
     }
 
+    /// Returns true if ranks of the window map memory of each other.
+    #[inline]
+    pub fn is_shared(&self, slot: u32) -> bool {
+        self.windows.at(slot).is_some_and(Window::is_shared)
+    }
+
     /// Returns true if a fence is right and has nothing to complete. `is_first`: no operation of
     /// this rank precedes it.
     #[inline]

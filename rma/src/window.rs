@@ -406,6 +406,11 @@ impl Window {
         part(self.remotes[rank as usize].direct?, disp, len)
     }
 
+    /// Returns true if ranks map memory of each other.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// Returns true if this process accesses the rank's memory itself.
     pub(crate) fn is_direct(&self, rank: u32) -> bool {
         rank == self.rank || self.remotes[rank as usize].direct.is_some()

@@ -212,6 +212,8 @@ pub enum FastPath {
     Yields,
     /// Polls for some time.
     Spins,
+    /// Polls once: others may wait for this rank to handle their messages.
+    Once,
     /// Takes the general path instead.
     Off,
 }
@@ -244,6 +246,7 @@ fn run_inline(fast_path: FastPath, plan: &Plan, comm: &Comm) -> Started {
     let (polls, rest): (u32, fn()) = match fast_path {
         FastPath::Yields => (YIELDING_POLLS, std::thread::yield_now),
         FastPath::Spins => (SPINNING_POLLS, || LOCK.cpu_relax()),
+        FastPath::Once => (1, || {}),
         FastPath::Off => return Started::Planned(plan.clone()),
     };
     let mut inline_run = InlineRun::new(plan, comm.next_collective());

@@ -64,8 +64,16 @@ fn flush(handle: usize, first: bool) -> Result<Result<()>> {
     })
 }
 
-/// Begins the barrier of a window's ranks.
+/// Begins the barrier of a window's ranks. Ranks that access each other's memory by messages may
+/// wait for this one to handle theirs before they come.
 fn begin_barrier(p: &mut Process, handle: usize, fast_path: FastPath) -> Result<Started> {
+    let slot = p.win(handle)?.slot;
+    let fast_path = match fast_path {
+        FastPath::Yields | FastPath::Spins if !p.core()?.stack.rma().0.is_shared(slot) => {
+            FastPath::Once
+        }
+        other => other,
+    };
     let win = p.win(handle)?;
     let comm = p.comm(win.comm)?;
     if let Some(plan) = &win.barrier {
