@@ -40,13 +40,18 @@ impl Window {
     fn entry(&self, target: u32, disp: i64, len: usize) -> Option<(Mailbox, Entry)> {
         let (mailbox, remote) = (self.mailbox()?, self.remotes.get(target as usize)?);
         let disp = u64::try_from(disp).ok()?.checked_mul(remote.unit)?;
-        let is_inside = disp <= remote.size && len as u64 <= remote.size - disp;
         let may = self.deferred.is_on
             && self.check.is_none()
             && target != self.rank
-            && remote.region.is_some()
             && (1..=MAX_BYTES).contains(&len);
-        (may && is_inside).then_some((mailbox, Entry { disp, len: len as u64 }))
+        // In a dynamic window the region is what the target has attached there.
+        let is_inside =
+            self.is_dynamic() || disp <= remote.size && len as u64 <= remote.size - disp;
+        if !may || !is_inside {
+            return None;
+        }
+        self.region_of(target, disp as i64, (0, len as i64))?;
+        Some((mailbox, Entry { disp, len: len as u64 }))
     }
 }
 

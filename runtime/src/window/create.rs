@@ -172,7 +172,7 @@ fn meet(comm: usize, request: &Request) -> Result<(usize, Members, Vec<Offer>)> 
 /// Returns where the records and the parts of this host's ranks lie.
 fn parts(members: &Members, request: &Request) -> Result<Parts> {
     let mut bytes = mailboxes_at(members, request) as u64;
-    if request.flavor == Flavor::Create {
+    if request.has_mailboxes() {
         bytes += (members.local.len() * Mailbox::BYTES) as u64;
     }
     let mut offsets = Vec::with_capacity(members.local.len());
@@ -309,7 +309,7 @@ fn open(
                     let table = all.slice(record + Control::BYTES + steps, Attached::BYTES);
                     remote.attached = Some(Attached::new(table));
                 }
-                if request.flavor == Flavor::Create {
+                if request.has_mailboxes() {
                     let at = mailboxes_at(members, request) + index * Mailbox::BYTES;
                     let mailbox = all.slice(at, Mailbox::BYTES);
                     remote.mailbox = Some(Mailbox::new(mailbox));

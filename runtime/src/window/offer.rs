@@ -28,6 +28,12 @@ impl Request {
     pub(super) fn needs_extents(&self) -> bool {
         matches!(self.flavor, Flavor::Allocate | Flavor::Shared)
     }
+
+    /// Returns true if the target's process alone maps its memory, so that small puts and gets wait
+    /// in a mailbox.
+    pub(super) fn has_mailboxes(&self) -> bool {
+        matches!(self.flavor, Flavor::Create | Flavor::Dynamic)
+    }
 }
 
 /// The atomics that the RDMA device of a rank may do in a window. Ordered: all ranks take the least
