@@ -129,6 +129,12 @@ impl CollectiveCall {
             && self.root == other.root
             && sizes.is_none_or(|(one, other)| one == other)
     }
+
+    /// Returns true for a collective of the library's own, whose root, reduction and bytes are
+    /// none of the program's.
+    fn is_inner(&self) -> bool {
+        [CollectiveKind::CommCreate as u8, CollectiveKind::Internal as u8].contains(&self.kind)
+    }
 }
 
 /// A ready send that found no posted receive; an error of the sending program
@@ -148,6 +154,9 @@ impl fmt::Display for CollectiveCall {
         match CollectiveKind::name(self.kind) {
             Some(name) => f.write_str(name)?,
             None => f.write_str("another operation")?,
+        }
+        if self.is_inner() {
+            return Ok(());
         }
         let (root, reduction) = Collective::split(self.root);
         if let Some(bytes) = self.bytes.filter(|_| self.kind != CollectiveKind::Barrier as u8) {
@@ -226,13 +235,14 @@ impl fmt::Display for Fault {
                 types.ours.describe(types.capacity)
             ),
             Fault::PeerFailed(lost) => lost.fmt(f),
-            Fault::Mismatched { ours, theirs, source, sequence, .. } => write!(
-                f,
-                "{} is {ours} here, but {} called {theirs}: \
-                 all ranks must call the same collectives in the same order",
-                SequenceName(*sequence),
-                SourceName(*source)
-            ),
+            Fault::Mismatched { ours, theirs, source, sequence, .. } => {
+                let (number, source) = (SequenceName(*sequence), SourceName(*source));
+                write!(f, "{number} is {ours} here, but {source} called {theirs}")?;
+                if ours.is_inner() && ours.kind == theirs.kind {
+                    f.write_str(" of another kind")?;
+                }
+                f.write_str(": all ranks must call the same collectives in the same order")
+            }
             Fault::GaveUp { call, source, sequence, .. } => {
                 write!(
                     f,
@@ -271,3 +281,36 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mismatch(theirs: CollectiveKind) -> String {
+        let call =
+            |kind, root, bytes| CollectiveCall { kind: kind as u8, root, bytes: Some(bytes) };
+        let (source, sequence, context) = (1, 0, 0);
+        let ours = call(CollectiveKind::CommCreate, Collective::NO_ROOT, 8);
+        let theirs = call(theirs, 2, 12);
+        Fault::Mismatched { ours, theirs, source, sequence, context }.to_string()
+    }
+
+    #[test]
+    fn a_creation_is_described_without_what_it_exchanges() {
+        let order = "all ranks must call the same collectives in the same order";
+        assert_eq!(
+            mismatch(CollectiveKind::Bcast),
+            format!(
+                "collective number 0 is communicator creation here, \
+                 but rank 1 called MPI_Bcast of 12 bytes with root 2: {order}"
+            )
+        );
+        assert_eq!(
+            mismatch(CollectiveKind::CommCreate),
+            format!(
+                "collective number 0 is communicator creation here, \
+                 but rank 1 called communicator creation of another kind: {order}"
+            )
+        );
+    }
+}
