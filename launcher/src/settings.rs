@@ -170,8 +170,8 @@ pub enum OnFailure {
     End,
     /// The others are told, and go on.
     Continue,
-    /// Nothing, as long as another launcher alone has them; the job ends once one of them has joined
-    /// it ([`crate::callers`]).
+    /// Nothing, as long as another launcher alone has them; the job ends once one of them has
+    /// joined it ([`crate::callers`]).
     EndOnceJoined,
 }
 

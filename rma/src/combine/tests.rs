@@ -25,8 +25,8 @@ fn each_method_gives_the_same_values() {
     }
 }
 
-/// Returns the memory after an accumulate and two fetches, and what the fetches have found: one with
-/// slices, one with memory.
+/// Returns the memory after an accumulate and two fetches, and what the fetches have found: one
+/// with slices, one with memory.
 fn run(sharing: Sharing<'_>, op: PackedOp, bytes: usize) -> [Vec<u8>; 3] {
     let mut words = vec![0x0102_0304_0506_0708_u64; bytes.div_ceil(8)];
     let data: Vec<u8> = (0..bytes).map(|at| (at / 8 % 7) as u8).collect();
