@@ -1,6 +1,5 @@
 //! The first rank of each host of a process manager's job listens, if the job has several hosts:
-//! the launcher that looks for stalls of the job (`own_launcher`) comes here to have one started
-//! on this host.
+//! the launcher that the ranks share (`own_launcher`) comes here to have one started on this host.
 //!
 //! A thread waits for connections, and starts an `mpiexec` for each; nothing is read here. It
 //! waits for the next one when that `mpiexec` knows whether the connection is the job's. The thread
@@ -33,6 +32,7 @@ impl HostListener {
     /// Opens the listener, and puts its addresses for all ranks: before the fence. `None` where
     /// nobody would come.
     pub(crate) fn open(job: &Job, knobs: &Knobs) -> Option<HostListener> {
+        job.process_manager()?;
         if job.local_rank > 0 || job.local_size == job.size {
             return None;
         }

@@ -126,8 +126,7 @@ impl Core {
         let spin = spin(&job, knobs);
         let addresses = job.store().map(|store| Addresses::new(store, job.world()));
         let Opened { endpoint, rejected } = endpoint(&job, knobs, spin, addresses.clone())?;
-        let watch_after = own_launcher::watch_after(&job, knobs);
-        let host_listener = watch_after.and_then(|_| HostListener::open(&job, knobs));
+        let host_listener = HostListener::open(&job, knobs);
         if job.local_size < job.size {
             // The transports have put their addresses.
             job.fence().map_err(|error| Error::new(Class::Other, error.to_string()))?;
@@ -185,7 +184,7 @@ impl Core {
             meets_other_jobs: false,
             freed_links: Vec::new(),
             parent_comm: 0,
-            watch_after,
+            watch_after: own_launcher::watch_after(&job, knobs),
             launcher_socket: None,
             host_listener,
             addresses,
