@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! any host                    first host                   each host
-//!   a rank waits for long
+//!   a rank spawns, or waits
 //!   mpiexec, START    ->        its listener: mpiexec
 //!                               dials all hosts, SERVE ->    its listener: mpiexec, an agent
 //!                                                      <-    Greeting
@@ -74,7 +74,7 @@ const PROOF_TIME: Duration = Duration::from_secs(10);
 /// What a dialer wants: that this host's launcher starts the job.
 const START: u8 = b'S';
 /// That it serves the job as an agent.
-const SERVE: u8 = b'D';
+const SERVE: u8 = b'A';
 
 /// Returns true if the first argument is one of these.
 pub fn is_meant(argument: &OsStr) -> bool {
