@@ -387,33 +387,29 @@ impl Job {
     /// Records that MPI_Init has begun.
     pub fn mark_running(&self) {
         leave::forbid();
-        self.set_state(RankState::Running);
+        self.status_entry().set_state(RankState::Running);
     }
 
     /// Records that a session is open, before MPI_Init or after MPI_Finalize.
     pub fn mark_in_session(&self) {
         leave::forbid();
-        self.set_state(RankState::InSession);
+        self.status_entry().set_state(RankState::InSession);
     }
 
     /// Records that MPI_Finalize begins.
     pub fn mark_finalizing(&self) {
-        self.set_state(RankState::Finalizing);
+        self.status_entry().set_state(RankState::Finalizing);
     }
 
     /// Records that MPI_Finalize is about to return: from now on the process may exit without
     /// ending the job.
     pub fn mark_finalized(&self) {
-        self.set_state(RankState::Finalized);
+        self.status_entry().set_state(RankState::Finalized);
         // A launcher that has ended needs no message.
         if let Link::Launcher(control) = &self.link {
             let _ = control.send(&ToLauncher::Finalized);
         }
         self.manager().into_iter().for_each(leave::allow);
-    }
-
-    fn set_state(&self, state: RankState) {
-        self.status_entry().set_state(state);
     }
 
     /// Returns the process manager that has started the job.

@@ -128,12 +128,8 @@ fn serve(mut callers: Callers) -> Result<u8, String> {
 
 /// Runs the job of ranks that are all on this host.
 fn run_here(callers: &Callers) -> Result<u8, String> {
-    let (ranks, job) = (callers.hosts[0].ranks.to_string(), format!("{:x}", callers.job));
-    let settings = Settings {
-        status_page: Some(callers.status_page.as_raw_fd()),
-        on_failure: OnFailure::EndOnceJoined,
-        ..stand_in::settings(&["-n", &ranks], &[&job])?
-    };
+    let status_page = Some(callers.status_page.as_raw_fd());
+    let settings = Settings { status_page, ..settings(callers)? };
     Ok(launch::run_here(&settings, Some((callers.job, callers.secret))))
 }
 
@@ -143,23 +139,26 @@ fn run_over_hosts(callers: &Callers) -> Result<u8, String> {
     let arrived = gather(callers).map_err(|why| {
         format!("not all hosts of this job can be reached, to look for stalls or to spawn: {why}")
     })?;
+    Ok(launch::run_arrived(&settings(callers)?, (callers.job, callers.secret), arrived))
+}
+
+/// Returns the settings of the job of all ranks.
+fn settings(callers: &Callers) -> Result<Settings, String> {
     let ranks: u32 = callers.hosts.iter().map(|host| host.ranks).sum();
     let (ranks, job) = (ranks.to_string(), format!("{:x}", callers.job));
-    let settings = Settings {
-        on_failure: OnFailure::EndOnceJoined,
-        ..stand_in::settings(&["-n", &ranks], &[&job])?
-    };
-    Ok(launch::run_arrived(&settings, (callers.job, callers.secret), arrived))
+    let settings = stand_in::settings(&["-n", &ranks], &[&job])?;
+    Ok(Settings { on_failure: OnFailure::EndOnceJoined, ..settings })
 }
 
 /// Reaches an agent on each host. The error is a text for the user.
 fn gather(callers: &Callers) -> Result<Vec<Arrival>, String> {
     let keys = keys(callers)?;
     let dialed = callers.hosts.iter().map(|host| dial(host, &keys, SERVE));
-    let mut streams: Vec<SecureStream> = dialed.collect::<Result<_, _>>()?;
+    // All of them first: the agents start at the same time.
+    let streams: Vec<SecureStream> = dialed.collect::<Result<_, _>>()?;
     let end = Instant::now() + PROOF_TIME;
     let mut arrived = Vec::new();
-    for (mut stream, host) in streams.drain(..).zip(&callers.hosts) {
+    for (mut stream, host) in streams.into_iter().zip(&callers.hosts) {
         let greeting = greeting(&mut stream, end);
         let greeting = greeting.map_err(|why| format!("{}: {why}", first_address(host)))?;
         arrived.push((Greeting { slots: host.ranks, ..greeting }, stream));

@@ -57,11 +57,9 @@ impl Addresses {
 
     /// Returns the connection to the launcher, if it has the value of a key.
     fn launcher_of(&self, key: &str) -> Option<&Arc<Control>> {
+        let is_managed = matches!(self.store, bootstrap::Store::Manager(_));
         let is_of_job = || putter(key).is_some_and(|number| self.world.contains(&number));
-        match &self.store {
-            bootstrap::Store::Launcher(control) => Some(control),
-            bootstrap::Store::Manager(_) => self.joined.get().filter(|_| !is_of_job()),
-        }
+        self.launcher().filter(|_| !(is_managed && is_of_job()))
     }
 
     /// Returns the connection to the launcher.
