@@ -3,7 +3,7 @@
 //! A rank of each host that takes part gives the [`Callers`] to the `mpiexec` that it starts: who
 //! they are, and their status page. In a job over several hosts the first rank of each host listens
 //! for the launchers of the others, and has put its addresses in the manager's store; [`Callers`]
-//! has them all. Hosts must have their ranks in one run: `mpiexec` numbers them so.
+//! has them all.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -18,6 +18,7 @@ use crate::control::{decode, encode_limited};
 use crate::direct;
 use crate::hand_over::{receive_with, send_with};
 use crate::process_manager::{ManagerError, ProcessManager};
+use crate::ranks::Ranks;
 use crate::secret::Secret;
 use crate::status_entry::StatusEntry;
 use crate::status_page::memory_file;
@@ -45,8 +46,8 @@ pub struct Callers {
 /// A host of such a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallersHost {
-    /// The number of its ranks.
-    pub ranks: u32,
+    /// Its ranks.
+    pub ranks: Ranks,
     /// Where its first rank listens, in the order in which to try; none in a job of one host.
     pub addresses: Vec<SocketAddr>,
 }
@@ -113,7 +114,7 @@ impl ManagedRank {
         }
         let (hosts, host) = match self.is_on_one_host {
             true => {
-                let ranks = self.entries.len() as u32;
+                let ranks = (0..self.entries.len() as u32).into();
                 (vec![CallersHost { ranks, addresses: Vec::new() }], 0)
             }
             false => self.hosts()?,
@@ -126,20 +127,14 @@ impl ManagedRank {
     /// Returns all hosts, and the number of this one.
     fn hosts(&self) -> Result<(Vec<CallersHost>, u32), String> {
         let host_of = direct::host_table(&self.manager).map_err(|error| error.to_string())?;
-        if !host_of.is_sorted() {
-            let manager = self.manager.name();
-            return Err(format!("{manager} has not given each host ranks that follow each other"));
-        }
-        let mut first = 0;
-        let host = |ranks: &[u32]| {
+        let host = |ranks: Ranks| {
+            let first = ranks.first();
             let addresses = addresses(&self.manager, first);
             let unknown = || format!("the first rank of its host, rank {first}, does not listen");
-            let addresses = addresses.ok_or_else(unknown)?;
-            first += ranks.len() as u32;
-            Ok(CallersHost { ranks: ranks.len() as u32, addresses })
+            Ok(CallersHost { addresses: addresses.ok_or_else(unknown)?, ranks })
         };
-        let runs = host_of.chunk_by(|one, next| one == next);
-        let hosts = runs.map(host).collect::<Result<_, String>>()?;
+        let hosts = Ranks::of_hosts(&host_of).into_iter().map(host);
+        let hosts = hosts.collect::<Result<_, String>>()?;
         Ok((hosts, host_of[self.manager.rank() as usize]))
     }
 }
@@ -175,7 +170,7 @@ mod tests {
         let page = StatusPage::create(3, 0xcd).unwrap();
         let file = || page.file().unwrap().try_clone_to_owned().unwrap();
         let addresses = vec!["10.0.0.1:9".parse().unwrap(), "[::1]:70".parse().unwrap()];
-        let host = CallersHost { ranks: 3, addresses };
+        let host = CallersHost { ranks: (0..3).into(), addresses };
         for hosts in [vec![host.clone()], vec![host; 10_000]] {
             let connection = (hosts.len() > 1).then(|| socket().unwrap().0);
             let host = hosts.len() as u32 - 1;

@@ -1,8 +1,10 @@
 //! The table of hosts: which host each rank of a job is on.
 //!
-//! Our launcher gives each rank the number of ranks on each host as text, `64x1023,12`: the ranks
-//! of a host follow each other. Where another process manager has dealt the ranks, the lowest rank
-//! of each host puts the ranks of its host, `0-63,128`, into the store.
+//! Our launcher gives each rank the table as text. If each host has one block of ranks, these are
+//! the numbers of ranks, `64x1023,12`; otherwise the hosts in the order of the ranks, `@0-3x16,0-1`:
+//! one rank for each of the hosts 0 to 3, 16 times, then one for the hosts 0 and 1. Where another
+//! process manager has dealt the ranks, the lowest rank of each host puts the ranks of its host,
+//! `0-63,128`, into the store. Hosts are numbered in the order of their lowest ranks.
 //!
 //! `mpiexec` also gives the ranks of its host their places there, if it binds them:
 //! `0.0.1,0.1.2,-`, for each rank package, NUMA node and last-level cache.
@@ -14,6 +16,9 @@ pub const HOSTS_VARIABLE: &str = "VERBENA_HOSTS";
 
 /// The variable with the place of each rank of the host; empty if ranks are not bound.
 pub const PLACES_VARIABLE: &str = "VERBENA_PLACES";
+
+/// The beginning of a table in which a host has several blocks of ranks.
+const TURNS: char = '@';
 
 /// Package, NUMA node and last-level cache of a rank; `None`: the rank is not kept in one.
 pub type Place = [Option<u32>; 3];
@@ -40,33 +45,70 @@ pub fn decode_places(text: &str, ranks: u32) -> Option<Vec<Place>> {
     places.filter(|places| places.len() == ranks as usize)
 }
 
-/// Encodes the number of ranks on each host.
-pub fn encode_counts(counts: &[u32]) -> String {
-    let runs = counts.chunk_by(|one, next| one == next).map(|run| match run.len() {
-        1 => run[0].to_string(),
-        hosts => format!("{}x{hosts}", run[0]),
-    });
+/// Encodes the host of each rank.
+pub fn encode(host_of: &[u32]) -> String {
+    if !host_of.is_sorted() {
+        return format!("{TURNS}{}", encode_turns(host_of));
+    }
+    let counts: Vec<usize> = host_of.chunk_by(|one, next| one == next).map(<[u32]>::len).collect();
+    let runs = counts.chunk_by(|one, next| one == next).map(|run| times(run[0], run.len()));
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Decodes the number of ranks on each host to the host of each of `size` ranks.
-pub fn decode_counts(text: &str, size: u32) -> Option<Vec<u32>> {
+/// Encodes hosts as runs that rise by 1, each with the number of its repetitions.
+fn encode_turns(host_of: &[u32]) -> String {
+    let turns = host_of.chunk_by(|one, next| one + 1 == *next).map(|turn| match turn {
+        [only] => only.to_string(),
+        turn => format!("{}-{}", turn[0], turn[turn.len() - 1]),
+    });
+    let turns: Vec<String> = turns.collect();
+    let runs = turns.chunk_by(|one, next| one == next).map(|run| times(&run[0], run.len()));
+    runs.collect::<Vec<_>>().join(",")
+}
+
+fn times(what: impl std::fmt::Display, count: usize) -> String {
+    if count == 1 { what.to_string() } else { format!("{what}x{count}") }
+}
+
+/// Returns true for the text of a table in which a host has several blocks of ranks.
+pub fn is_in_turns(text: &str) -> bool {
+    text.starts_with(TURNS)
+}
+
+/// Decodes the host of each of `size` ranks.
+pub fn decode(text: &str, size: u32) -> Option<Vec<u32>> {
     let mut host_of = Vec::new();
-    let mut host = 0;
+    let (turns, text) = text.strip_prefix(TURNS).map_or((false, text), |turns| (true, turns));
+    let mut hosts = 0;
     for run in text.split(',') {
-        let (ranks, hosts) = run.split_once('x').unwrap_or((run, "1"));
-        let (ranks, hosts) = (ranks.parse::<u32>().ok()?, hosts.parse::<u32>().ok()?);
+        let (what, repeated) = run.split_once('x').unwrap_or((run, "1"));
+        let repeated = repeated.parse::<u32>().ok().filter(|count| *count > 0)?;
+        let (first, last) = match (turns, what.split_once('-')) {
+            (true, Some((first, last))) => (first.parse().ok()?, last.parse().ok()?),
+            (true, None) => (what.parse().ok()?, what.parse().ok()?),
+            (false, _) => (1, what.parse::<u32>().ok()?),
+        };
+        let each = last.checked_sub(first)?.checked_add(1)?;
         let left = size as usize - host_of.len();
-        let all = u64::from(ranks) * u64::from(hosts);
-        if ranks == 0 || hosts == 0 || all > left as u64 {
+        if u64::from(each) * u64::from(repeated) > left as u64 {
             return None;
         }
-        for _ in 0..hosts {
-            host_of.extend(std::iter::repeat_n(host, ranks as usize));
-            host += 1;
+        for _ in 0..repeated {
+            if turns {
+                host_of.extend(first..=last);
+            } else {
+                host_of.extend(std::iter::repeat_n(hosts, each as usize));
+                hosts += 1;
+            }
         }
     }
-    (host_of.len() == size as usize).then_some(host_of)
+    // Each host is new, or has a lower rank.
+    let mut known = 0;
+    let is_in_order = host_of.iter().all(|host| {
+        known += u32::from(*host == known);
+        *host < known
+    });
+    (host_of.len() == size as usize && is_in_order).then_some(host_of)
 }
 
 /// Encodes ranks in rising order.
@@ -101,11 +143,23 @@ mod tests {
 
     #[test]
     fn equal_hosts_are_a_run() {
-        assert_eq!(encode_counts(&[4, 4, 4, 1]), "4x3,1");
-        assert_eq!(decode_counts("2x2,1", 5), Some(vec![0, 0, 1, 1, 2]));
-        for wrong in ["", "5,0", "0x5,5", "4", "6", "2x", "99999999x99999999"] {
-            assert_eq!(decode_counts(wrong, 5), None, "{wrong}");
+        assert_eq!(encode(&[0, 0, 1, 1, 2]), "2x2,1");
+        assert_eq!(decode("2x2,1", 5), Some(vec![0, 0, 1, 1, 2]));
+        for wrong in ["", "5,0", "0x5,5", "4", "6", "2x", "99999999x99999999", "1-5", "-"] {
+            assert_eq!(decode(wrong, 5), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn hosts_that_get_ranks_in_turn_are_runs() {
+        assert_eq!(encode(&[0, 1, 2, 0, 1, 2, 0]), "@0-2x2,0");
+        assert_eq!(encode(&[0, 1, 1, 0]), "@0-1,1,0");
+        assert_eq!(decode("@0-1x2,0", 5), Some(vec![0, 1, 0, 1, 0]));
+        for wrong in ["@", "@0-4,0", "@1-0x2,0", "@0x0", "@0-1x2,3", "@1,0x4", "@0-4294967295"] {
+            assert_eq!(decode(wrong, 5), None, "{wrong}");
+        }
+        let large: Vec<u32> = (0..65_536).map(|rank| rank % 1_000).collect();
+        assert_eq!(encode(&large), "@0-999x65,0-535");
     }
 
     #[test]
@@ -130,19 +184,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_table_or_nothing(text in "[0-9x,-]{0,12}|\\PC*", size in 1u32..20) {
-            if let Some(host_of) = decode_counts(&text, size) {
-                prop_assert!(host_of.len() == size as usize && host_of.is_sorted());
+        fn any_text_is_a_table_or_nothing(text in "@?[0-9x,-]{0,12}|\\PC*", size in 1u32..20) {
+            if let Some(host_of) = decode(&text, size) {
+                prop_assert!(host_of.len() == size as usize);
             }
             let _ = enter_ranks(&text, 0, &mut vec![None; size as usize]);
             let _ = decode_places(&text, size);
         }
 
         #[test]
-        fn counts_survive_their_text(counts in prop::collection::vec(1u32..5, 1..20)) {
-            let host_of = decode_counts(&encode_counts(&counts), counts.iter().sum()).unwrap();
-            for (host, count) in (0..).zip(&counts) {
-                prop_assert_eq!(host_of.iter().filter(|of| **of == host).count(), *count as usize);
+        fn a_table_survives_its_text(seeds in prop::collection::vec(any::<u32>(), 1..40)) {
+            // A rank is on a host that has one before it, or on a new one.
+            let mut hosts = 0;
+            let host = |seed: &u32| {
+                let host = seed % (hosts + 1).min(4);
+                hosts = hosts.max(host + 1);
+                host
+            };
+            let mut host_of: Vec<u32> = seeds.iter().map(host).collect();
+            for _ in 0..2 {
+                let text = encode(&host_of);
+                prop_assert_eq!(decode(&text, host_of.len() as u32), Some(host_of.clone()));
+                host_of.sort_unstable();
             }
         }
     }

@@ -297,7 +297,7 @@ impl Job {
             local_size,
             processors,
             appnum,
-            local: (number - local_rank..number - local_rank + local_size).collect(),
+            local: local_numbers(params)?,
             id: status_page.job(),
             status_page,
             link: Link::Launcher(Arc::new(control)),
@@ -341,11 +341,7 @@ impl Job {
             _ if self.local_size == self.size => Ok(Vec::new()),
             Link::None => Ok(Vec::new()),
             Link::Launcher(_) => {
-                let text = std::env::var(HOSTS_VARIABLE).unwrap_or_default();
-                host_table::decode_counts(&text, self.size).ok_or_else(|| {
-                    let what = format!("invalid {HOSTS_VARIABLE}={text}: must be that of mpiexec");
-                    ControlError::Manager(ManagerError(what))
-                })
+                hosts_of_launcher(self.size).map_err(|why| ControlError::Manager(ManagerError(why)))
             }
             Link::Manager(manager) => direct::host_table(manager).map_err(ControlError::Manager),
         }
@@ -639,6 +635,27 @@ fn check_descendant(
     } else {
         Err(BootstrapError::Used { rank: params.rank, pid: owner })
     }
+}
+
+/// Returns the process numbers of the ranks of this host.
+fn local_numbers(params: &RankParams) -> Result<Vec<u32>, BootstrapError> {
+    let RankParams { rank, size, local_rank, local_size, first, .. } = *params;
+    let text = std::env::var(HOSTS_VARIABLE).unwrap_or_default();
+    if local_size == size || !host_table::is_in_turns(&text) {
+        let number = first + rank;
+        return Ok((number - local_rank..number - local_rank + local_size).collect());
+    }
+    let host_of = hosts_of_launcher(size).map_err(BootstrapError::Manager)?;
+    let host = host_of[rank as usize];
+    let local = (first..).zip(&host_of).filter(|(_, other)| **other == host);
+    Ok(local.map(|(number, _)| number).collect())
+}
+
+/// Returns the host of each rank of a job of our launcher.
+fn hosts_of_launcher(size: u32) -> Result<Vec<u32>, String> {
+    let text = std::env::var(HOSTS_VARIABLE).unwrap_or_default();
+    host_table::decode(&text, size)
+        .ok_or_else(|| format!("invalid {HOSTS_VARIABLE}={text}: must be that of mpiexec"))
 }
 
 fn closed(params: &RankParams) -> BootstrapError {

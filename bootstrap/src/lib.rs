@@ -27,6 +27,7 @@ mod job;
 mod leave;
 mod other_launchers;
 pub mod process_manager;
+pub mod ranks;
 mod secret;
 pub mod service_names;
 pub mod spawning;
@@ -38,6 +39,7 @@ pub mod versions;
 pub use error::BootstrapError;
 pub use inherited_fd::take as take_inherited;
 pub use job::{Job, Store};
+pub use ranks::Ranks;
 pub use secret::{Secret, random};
 pub use status_entry::{
     BlockedKind, BlockedOn, CommName, Meanwhile, RankState, Snapshot, StatusEntry, WORLD_CONTEXT,

@@ -192,9 +192,13 @@ fn act(verb: &str, value: &str, job: Option<&Job>) {
             }
         },
         // Waits until processes of another job have failed.
+        // That of the process with this number, or any.
         "await_failure" => {
+            let process: Option<u32> = value.parse().ok();
             let failed = loop {
-                let mut ended = mpi().newly_ended().into_iter();
+                let ended = mpi().newly_ended().into_iter();
+                let mut ended = ended
+                    .filter(|ended| process.is_none_or(|process| ended.numbers.contains(&process)));
                 match ended.find_map(|ended| Some((ended.numbers, ended.failure?))) {
                     Some(failed) => break failed,
                     None => pause(began),

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use bootstrap::{RankState, Snapshot, StatusPage};
+use bootstrap::{RankState, Ranks, Snapshot, StatusPage};
 use serde::{Deserialize, Serialize};
 
 use crate::failure_policy::Exit;
@@ -56,12 +56,12 @@ impl AbsentRanks {
         (!self.ranks.is_empty()).then(|| self.next.unwrap_or(now + INTERVAL))
     }
 
-    /// Looks for a rank that waits for an absent one. `first` is the first rank of the status page;
-    /// `ends` says how each has ended.
+    /// Looks for a rank that waits for an absent one. `ranks` are those of the status page; `ends`
+    /// says how each has ended.
     pub(crate) fn tick(
         &mut self,
         status_page: &StatusPage,
-        first: u32,
+        ranks: &Ranks,
         ends: impl Iterator<Item = Option<Exit>>,
         now: Instant,
     ) -> Option<Waiter> {
@@ -69,7 +69,7 @@ impl AbsentRanks {
             return None;
         }
         self.next = Some(now + INTERVAL);
-        let waiter = self.waiter(status_page, first, ends);
+        let waiter = self.waiter(status_page, ranks, ends);
         let since = |seen: &Snapshot| seen.blocked.map_or(0, |blocked| blocked.since);
         let suspect = waiter.map(|waiter| (waiter.rank, since(&waiter.seen)));
         let before = std::mem::replace(&mut self.suspect, suspect);
@@ -79,15 +79,13 @@ impl AbsentRanks {
     fn waiter(
         &self,
         status_page: &StatusPage,
-        first: u32,
+        ranks: &Ranks,
         ends: impl Iterator<Item = Option<Exit>>,
     ) -> Option<Waiter> {
         // A process that a rank has left behind may have called MPI_Init in its place.
         let is_absent = |rank: &u32| {
-            let local = rank.wrapping_sub(first);
-            self.ranks.contains(rank)
-                && (local >= status_page.local_size()
-                    || status_page.entry(local).state() == RankState::Starting)
+            let is_starting = |local| status_page.entry(local).state() == RankState::Starting;
+            self.ranks.contains(rank) && ranks.index_of(*rank).is_none_or(is_starting)
         };
         let running = (0..).zip(ends).filter(|(_, end)| end.is_none());
         running.map(|(local, _)| local).find_map(|local| {
@@ -96,7 +94,7 @@ impl AbsentRanks {
             needed_rank(&line).filter(is_absent)?;
             line.look_at_process();
             let awaited = needed_rank(&line)?;
-            Some(Waiter { rank: first + local, seen, awaited })
+            Some(Waiter { rank: ranks.at(local), seen, awaited })
         })
     }
 }

@@ -34,9 +34,9 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bootstrap::StatusPage;
 use bootstrap::callers::{Callers, CallersHost};
 use bootstrap::hand_over::{LAUNCHER_OF_SEVERAL_OPTION, LAUNCHER_OPTION};
+use bootstrap::{Ranks, StatusPage};
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, open};
 use tcp_transport::key_pair::KeyPair;
@@ -144,10 +144,11 @@ fn run_over_hosts(callers: &Callers) -> Result<u8, String> {
 
 /// Returns the settings of the job of all ranks.
 fn settings(callers: &Callers) -> Result<Settings, String> {
-    let ranks: u32 = callers.hosts.iter().map(|host| host.ranks).sum();
-    let (ranks, job) = (ranks.to_string(), format!("{:x}", callers.job));
+    let host_of = Ranks::hosts_of(callers.hosts.iter().map(|host| &host.ranks));
+    let host_of = host_of.ok_or("its hosts do not have each rank once")?;
+    let (ranks, job) = (host_of.len().to_string(), format!("{:x}", callers.job));
     let settings = stand_in::settings(&["-n", &ranks], &[&job])?;
-    Ok(Settings { on_failure: OnFailure::EndOnceJoined, ..settings })
+    Ok(Settings { host_of, on_failure: OnFailure::EndOnceJoined, ..settings })
 }
 
 /// Reaches an agent on each host. The error is a text for the user.
@@ -161,7 +162,7 @@ fn gather(callers: &Callers) -> Result<Vec<Arrival>, String> {
     for (mut stream, host) in streams.into_iter().zip(&callers.hosts) {
         let greeting = greeting(&mut stream, end);
         let greeting = greeting.map_err(|why| format!("{}: {why}", first_address(host)))?;
-        arrived.push((Greeting { slots: host.ranks, ..greeting }, stream));
+        arrived.push((Greeting { slots: host.ranks.count(), ..greeting }, stream));
     }
     Ok(with_own_names(arrived))
 }
@@ -240,7 +241,7 @@ fn answer(callers: &Callers, connection: OwnedFd) -> Result<u8, String> {
     close_stdin();
     match wish[..] {
         [SERVE] => {
-            let ranks = callers.hosts[callers.host as usize].ranks;
+            let ranks = callers.hosts[callers.host as usize].ranks.count();
             let greeting = Greeting::new(host_name(), ranks);
             join::serve(stream, greeting, callers.status_page.as_fd())
         }

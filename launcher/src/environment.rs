@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use bootstrap::environment::{RankParams, VARIABLE};
-use bootstrap::host_table::{HOSTS_VARIABLE, PLACES_VARIABLE, encode_counts};
+use bootstrap::host_table::{HOSTS_VARIABLE, PLACES_VARIABLE};
 
 use crate::dial_in::token;
 use crate::foreign_mpi;
@@ -57,7 +57,7 @@ pub(crate) fn shared(settings: &Settings, share: &Share, placement: &Placement) 
     own.extend_from_slice(&settings.environment);
     own.extend(config_variable(settings));
     own.extend(set_variable(settings));
-    own.push((HOSTS_VARIABLE.into(), encode_counts(&share.hosts)));
+    own.push((HOSTS_VARIABLE.into(), share.hosts.clone()));
     own.push((PLACES_VARIABLE.into(), placement.places()));
     let mut lines: Vec<CString> = without(&inherited, &own).collect();
     for (index, (name, value)) in own.iter().enumerate() {

@@ -35,7 +35,7 @@ use crate::tree::Tree;
 use crate::tree::store::StoreMessage;
 
 /// The version of these messages.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// The largest message, in bytes without its length: environments may be large.
 pub const MAX_FRAME: usize = 16 << 20;
 /// The largest piece of output or input in one message, in bytes.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use bootstrap::Ranks;
 use bootstrap::host_table::{Place, encode_places};
 
 use crate::binding::{Machine, Thread, ranges};
@@ -26,46 +27,48 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Computes the placement of this host's ranks, from rank `first` on. The error is one line
-    /// for the user.
-    pub fn new(settings: &Settings, first: u32) -> Result<Placement, String> {
-        let ranks = settings.total_ranks();
+    /// Computes the placement of this host's ranks. The error is one line for the user.
+    pub fn new(settings: &Settings, ranks: &Ranks) -> Result<Placement, String> {
         if settings.slots.iter().any(|slots| !slots.is_empty()) {
             let machine = read_machine()?;
-            return Placement::of_slots(&machine, settings, first, ranks);
+            return Placement::of_slots(&machine, settings, ranks);
         }
         if !settings.mapping.binds() {
-            let report = if settings.report_bindings { unbound(first, ranks) } else { Vec::new() };
+            let report = if settings.report_bindings { unbound(ranks) } else { Vec::new() };
             return Ok(Placement { report, ..Placement::default() });
         }
         let machine = read_machine()?;
         let sets = machine
-            .assign(&settings.mapping, ranks)
+            .assign(&settings.mapping, ranks.count())
             .map_err(|why| format!("cannot bind ranks: {why}"))?;
-        Ok(Placement::with(&machine, sets, first, settings.report_bindings))
+        Ok(Placement::with(&machine, sets, ranks, settings.report_bindings))
     }
 
     /// Returns the placement of a rank file.
     fn of_slots(
         machine: &Machine,
         settings: &Settings,
-        first: u32,
-        ranks: u32,
+        ranks: &Ranks,
     ) -> Result<Placement, String> {
-        let own = (first..).zip(settings.slots.iter().skip(first as usize)).take(ranks as usize);
-        let sets = own.map(|(rank, slots)| {
+        let sets = ranks.iter().map(|rank| {
+            let slots = settings.slots.get(rank as usize).map_or(&[][..], Vec::as_slice);
             machine.slots(slots).map_err(|why| format!("cannot bind rank {rank}: {why}"))
         });
         let sets: Vec<BTreeSet<usize>> = sets.collect::<Result<_, _>>()?;
-        Ok(Placement::with(machine, sets, first, settings.report_bindings))
+        Ok(Placement::with(machine, sets, ranks, settings.report_bindings))
     }
 
-    fn with(machine: &Machine, sets: Vec<BTreeSet<usize>>, first: u32, report: bool) -> Placement {
+    fn with(
+        machine: &Machine,
+        sets: Vec<BTreeSet<usize>>,
+        ranks: &Ranks,
+        report: bool,
+    ) -> Placement {
         let line = |(rank, set)| {
             let (words, drawing) = (machine.describe(set), machine.draw(set));
             format!("rank {rank} is bound to {words} (cpus {}): {drawing}", ranges(set))
         };
-        let report = if report { (first..).zip(&sets).map(line).collect() } else { Vec::new() };
+        let report = if report { ranks.iter().zip(&sets).map(line).collect() } else { Vec::new() };
         let places = sets.iter().map(|set| place(machine, set)).collect();
         Placement { sets, places, report }
     }
@@ -100,16 +103,14 @@ fn place(machine: &Machine, set: &BTreeSet<usize>) -> Place {
     ]
 }
 
-fn unbound(first: u32, ranks: u32) -> Vec<String> {
+fn unbound(ranks: &Ranks) -> Vec<String> {
     let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = allowed
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
         .unwrap_or("all")
         .trim();
-    (first..first + ranks)
-        .map(|rank| format!("rank {rank} is not bound (cpus {allowed})"))
-        .collect()
+    ranks.iter().map(|rank| format!("rank {rank} is not bound (cpus {allowed})")).collect()
 }
 
 fn read_machine() -> Result<Machine, String> {

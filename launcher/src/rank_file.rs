@@ -7,10 +7,9 @@
 //! ```
 //!
 //! Numbers are hwloc's logical ones, counted on the rank's own host; `slot=` may be absent, which
-//! leaves the rank unbound. Every rank of the job has one line. The ranks of a host must follow
-//! each other, since ranks are numbered so everywhere else. This file opens no file.
+//! leaves the rank unbound. Every rank of the job has one line. This file opens no file.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +30,10 @@ pub struct Slots {
 /// A rank file: hosts with the number of their ranks as slots, and the slots of each rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankFile {
-    /// The hosts in the order of their ranks.
+    /// The hosts in the order of their lowest ranks.
     pub hosts: Vec<Host>,
+    /// The host of each rank, by its index in `hosts`.
+    pub host_of: Vec<u32>,
     /// The processors of each rank; empty if it is not bound.
     pub slots: Vec<Vec<Slots>>,
 }
@@ -50,7 +51,7 @@ pub fn parse(path: &str, text: &str) -> Result<RankFile, HostsError> {
     lines.sort_by_key(|(rank, ..)| *rank);
     let wrong = |why: String| Err(HostsError::new(format!("{path}: {why}")));
     let mut file = RankFile::default();
-    let mut names = HashSet::new();
+    let mut index_of = HashMap::new();
     for (expected, (rank, host, slots)) in lines.into_iter().enumerate() {
         if rank < expected {
             return wrong(format!("rank {rank} has two lines"));
@@ -59,16 +60,13 @@ pub fn parse(path: &str, text: &str) -> Result<RankFile, HostsError> {
             return wrong(format!("rank {expected} has no line, and rank {rank} has one"));
         }
         file.slots.push(slots);
-        if let Some(last) = file.hosts.last_mut().filter(|last| last.name == host) {
-            last.slots += 1;
-            continue;
+        let new = file.hosts.len() as u32;
+        let index = *index_of.entry(host.clone()).or_insert(new);
+        match file.hosts.get_mut(index as usize) {
+            Some(known) => known.slots += 1,
+            None => file.hosts.push(Host::new(host, 1)),
         }
-        if !names.insert(host.clone()) {
-            let text = "ranks of another host come in between: the ranks of a host must follow \
-                        each other";
-            return wrong(format!("rank {rank} is on {host}, and {text}"));
-        }
-        file.hosts.push(Host::new(host, 1));
+        file.host_of.push(index);
     }
     if file.hosts.is_empty() {
         return wrong("it names no rank: lines like rank 0=node1 slot=0:0-1 are needed".into());
@@ -146,6 +144,9 @@ mod tests {
         assert_eq!(file.slots[1], [Slots { package: Some(1), cores: vec![] }]);
         assert_eq!(file.slots[2], [slots(None, 2, 2), slots(None, 4, 5)]);
         assert_eq!(file.slots[3], []);
+        let turns = parse("f", "rank 0=b\nrank 1=a\nrank 2=b\n").unwrap();
+        assert_eq!(turns.hosts, [Host::new("b", 2), Host::new("a", 1)]);
+        assert_eq!((file.host_of, turns.host_of), (vec![0, 0, 1, 1], vec![0, 1, 0]));
     }
 
     #[test]
@@ -154,7 +155,6 @@ mod tests {
             ("", "f: it names no rank"),
             ("rank 1=a slot=0", "f: rank 0 has no line, and rank 1 has one"),
             ("rank 0=a\nrank 0=b", "f: rank 0 has two lines"),
-            ("rank 0=a\nrank 1=b\nrank 2=a", "rank 2 is on a, and ranks of another host come in"),
             ("rank 0=a slot=x", "f, line 1: invalid slot=x: must be cores"),
             ("rank 0=a slot=3-1", "invalid slot=3-1"),
             ("rank 0=+n0 slot=1", "invalid host \"+n0\""),
@@ -173,6 +173,7 @@ mod tests {
             if let Ok(file) = parse("f", &text) {
                 let slots: u32 = file.hosts.iter().map(|host| host.slots).sum();
                 prop_assert_eq!(slots as usize, file.slots.len());
+                prop_assert_eq!(file.host_of.len(), file.slots.len());
             }
         }
     }

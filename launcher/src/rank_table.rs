@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bootstrap::calls::Call;
 use bootstrap::status_page::monotonic_nanos;
-use bootstrap::{BlockedKind, BlockedOn, RankState, Snapshot, WORLD_CONTEXT};
+use bootstrap::{BlockedKind, BlockedOn, RankState, Ranks, Snapshot, WORLD_CONTEXT};
 use fabric::CollectiveKind;
 use serde::{Deserialize, Serialize};
 
@@ -83,9 +83,9 @@ const HEADINGS: [&str; COLUMNS] = ["rank", "pid", "state", "call", "waited", "wa
 /// The columns of numbers, which are aligned to the right.
 const IS_NUMBER: [bool; COLUMNS] = [true, true, false, false, true, false];
 
-/// Returns the table of a host's ranks, from rank `first` on. `age`: of the job.
-pub fn rank_table(first: u32, lines: &[RankLine], host: &str, age: Duration) -> String {
-    let rows = (first..).zip(lines).map(|(rank, line)| cells(rank, line));
+/// Returns the table of a host's ranks. `age`: of the job.
+pub fn rank_table(ranks: &Ranks, lines: &[RankLine], host: &str, age: Duration) -> String {
+    let rows = ranks.iter().zip(lines).map(|(rank, line)| cells(rank, line));
     let rows: Vec<[String; COLUMNS]> =
         std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -267,7 +267,7 @@ mod tests {
         let lines =
             [(None, outside), (None, inside), (Some(Exit::Signal(9)), inside), (None, computing)];
         let text = rank_table(
-            0,
+            &(0..4).into(),
             &lines.map(|(exit, seen)| RankLine::new(9, exit, seen)),
             "vm",
             Duration::ZERO,

@@ -85,6 +85,10 @@ pub struct Settings {
     /// ([`crate::options::deal`]): those that get ranks, in order, the number of ranks as slots.
     #[serde(skip)]
     pub hosts: Vec<Host>,
+    /// The host of each dealt rank, by its index in `hosts`; empty if the ranks of each host follow
+    /// each other, in the order of the hosts.
+    #[serde(skip)]
+    pub host_of: Vec<u32>,
     /// The command that starts the daemon on a host, if not [`DEFAULT_AGENT`].
     #[serde(skip)]
     pub agent: Option<String>,
@@ -121,6 +125,9 @@ pub struct Dealing {
     pub ranks_per_host: Option<u32>,
     /// More ranks than slots are refused.
     pub is_full_at_slots: bool,
+    /// Ranks are numbered over the hosts in turn, or host after host (`--rank-by`); `None`: in turn
+    /// if they are spread over the hosts.
+    pub is_in_turn: Option<bool>,
 }
 
 /// The form of the ranks' output. Only `mpiexec` needs it, which assembles the lines of all hosts.

@@ -7,9 +7,9 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
-use bootstrap::StatusPage;
 use bootstrap::control::{self, Decoder, ToRank};
 use bootstrap::environment::RankParams;
+use bootstrap::{Ranks, StatusPage};
 use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
@@ -86,6 +86,7 @@ struct Common {
     mask: Mask,
     /// Of the first rank of this host.
     params: RankParams,
+    ranks: Ranks,
     open_files: Option<libc::rlimit>,
     dev_null: OwnedFd,
     welcome: Vec<u8>,
@@ -151,13 +152,14 @@ fn try_prepare<'a>(
     let dev_null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let numbers = (low.as_raw_fd(), high.as_raw_fd());
     let welcome = ToRank::Welcome { version: control::VERSION, secret: share.secret };
-    let (stdins, input) = stdins(settings, share, local_size, is_framed)
-        .map_err(|errno| refused("pipes and sockets", errno))?;
+    let (stdins, input) =
+        stdins(settings, share, is_framed).map_err(|errno| refused("pipes and sockets", errno))?;
     let environment = environment::shared(settings, share, &placement);
     let common = Common {
         placement,
         mask,
         params: first_params(share, local_size, numbers),
+        ranks: share.ranks.clone(),
         open_files,
         dev_null: dev_null.map_err(|errno| refused("/dev/null", errno))?,
         welcome: control::encode(&welcome),
@@ -193,7 +195,7 @@ fn first_params(
     (control, status_page): (RawFd, RawFd),
 ) -> RankParams {
     RankParams {
-        rank: share.first,
+        rank: share.ranks.first(),
         size: share.size,
         local_rank: 0,
         local_size,
@@ -252,7 +254,7 @@ fn start_rank(
     local: &mut LocalRanks,
 ) -> Result<(), CannotRun> {
     let local_rank = local.ranks.len() as u32;
-    let rank = common.params.rank + local_rank;
+    let rank = common.ranks.at(local_rank);
     let appnum = Some(program.section.appnum);
     let params = RankParams { rank, local_rank, appnum, ..common.params };
     let local_size = params.local_size;
@@ -315,7 +317,6 @@ impl RankStdin {
 fn stdins(
     settings: &Settings,
     share: &Share,
-    local_size: u32,
     is_framed: bool,
 ) -> Result<(Vec<RankStdin>, Input), Errno> {
     let is_only_reader = settings.stdin != Stdin::All || share.size == 1;
@@ -334,8 +335,7 @@ fn stdins(
         pipes.push(ours);
         Ok(RankStdin::Pipe(theirs))
     };
-    let ranks = share.first..share.first + local_size;
-    let stdins = ranks.map(&mut stdin_of).collect::<Result<_, Errno>>()?;
+    let stdins = share.ranks.iter().map(&mut stdin_of).collect::<Result<_, Errno>>()?;
     Ok((stdins, if is_framed { Input::fed(pipes) } else { Input::new(pipes) }))
 }
 

@@ -68,6 +68,51 @@ fn ranks_know_their_place_in_the_job_and_on_their_host() {
 }
 
 #[test]
+fn hosts_get_ranks_in_turn() {
+    let in_turn = ["-n", "6", "--map-by", "node"];
+    let hosts = "a:4,b:1,c:2";
+    let line = "echo $VERBENA_RANK/$VERBENA_SIZE $VERBENA_LOCAL_RANK/$VERBENA_LOCAL_SIZE $0";
+    let ran = script(hosts, &in_turn, line);
+    let places =
+        vec!["0/6 0/3 sh", "1/6 0/1 sh", "2/6 0/2 sh", "3/6 1/3 sh", "4/6 1/2 sh", "5/6 2/3 sh"];
+    assert_eq!((ran.code, sorted(&ran.out)), (0, places), "{ran:?}");
+    // Programs, variables, input and the store are by rank, also below another daemon.
+    let narrow = ["--set", "launch.tree_width=1", "--map-by", "node", "--stdin", "3", "-l"];
+    let programs = ["-n", "4", "sh", "-c", "cat", ":", "-n", "2", "sh", "-c", "echo second"];
+    let mut child =
+        spawn(over_hosts(hosts, &[&narrow[..], &programs].concat()).stdin(Stdio::piped()));
+    run::feed(&mut child, b"typed\n");
+    let ran = finish(child);
+    let lines = vec!["[3] typed", "[4] second", "[5] second"];
+    assert_eq!((ran.code, sorted(&ran.out)), (0, lines), "{ran:?}");
+    let ran = mpiexec(hosts, "-n 6 --map-by node RANK init 4:put=found value finalize");
+    assert_eq!((ran.code, ran.out.as_str()), (0, &*"found\n".repeat(6)), "{ran:?}");
+}
+
+#[test]
+fn reports_name_ranks_and_hosts_that_were_dealt_in_turn() {
+    let steps = "RANK init call=MPI_Recv 0:wait=3 1:wait=0 2:wait=0 3:wait=0 looks=2.5 finalize";
+    let ran = mpiexec("a:2,b:2", &format!("--map-by node --stall-timeout 0.4 {steps}"));
+    let table_of = |host: &str| {
+        let (_, table) = ran.err.split_once(&format!("2 ranks on {host}, ")).unwrap();
+        let rows = table.lines().skip(2).take(2);
+        let first = |row: &str| row.split_whitespace().next().unwrap().to_owned();
+        rows.map(first).collect::<Vec<String>>()
+    };
+    assert_eq!((ran.code, table_of("a"), table_of("b")), (0, own("0 2"), own("1 3")), "{ran:?}");
+    assert!(ran.err.contains("ranks 0 and 3 wait for each other\n"), "{ran:?}");
+    let death = "test $VERBENA_RANK = 2 && sleep 0.2 && kill -9 $$; sleep 30";
+    let ran = script("a:2,b:2", &["--map-by", "node"], death);
+    let line = " on a) was killed by signal 9 (Killed); ending the job (4 ranks)";
+    assert!(ran.code == 137 && ran.err.starts_with("mpiexec: rank 2 (pid "), "{ran:?}");
+    assert!(ran.err.contains(line), "{ran:?}");
+}
+
+fn own(words: &str) -> Vec<String> {
+    words.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
 fn ranks_know_the_number_of_their_program_on_the_command_line() {
     let steps = "RANK init appnum finalize";
     let line = format!("-n 1 {steps} : -n 2 {steps} : {steps}");
@@ -116,6 +161,11 @@ fn each_program_runs_on_its_own_hosts() {
     let rest = ["-n", "3", "--host", "b", "sh", "-c", show, "rest"];
     let ran = finish(spawn(&mut command(&[&first[..], &rest].concat())));
     let expected = vec!["first 0 0/1", "rest 1 0/3", "rest 2 1/3", "rest 3 2/3"];
+    assert_eq!((ran.code, sorted(&ran.out)), (0, expected), "{ran:?}");
+    // The first host again, after another one.
+    let last = [":", "-n", "1", "--host", "a", "sh", "-c", show, "last"];
+    let ran = finish(spawn(&mut command(&[&first[..], &rest, &last].concat())));
+    let expected = vec!["first 0 0/2", "last 4 1/2", "rest 1 0/3", "rest 2 1/3", "rest 3 2/3"];
     assert_eq!((ran.code, sorted(&ran.out)), (0, expected), "{ran:?}");
 }
 
@@ -587,7 +637,7 @@ fn this_host_needs_no_agent() {
 fn a_rank_file_places_ranks_on_hosts_and_cores() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranks");
     let path = path.to_str().unwrap();
-    std::fs::write(path, "rank 0=a slot=0:0\nrank 1=a slot=0\nrank 2=b\n").unwrap();
+    std::fs::write(path, "rank 0=a slot=0:0\nrank 1=b slot=0\nrank 2=a\n").unwrap();
     let agent = agent();
     let words = ["--agent", &agent, "--rankfile", path, "--report-bindings", "-l", "sh", "-c"];
     let line = "grep Cpus_allowed_list /proc/self/status | wc -l";

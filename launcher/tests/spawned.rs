@@ -119,7 +119,7 @@ fn a_rank_whose_job_goes_on_without_it_has_failed_for_all_jobs() {
     for options in PLACES {
         let ran = mpiexec(&format!(
             "{options}--on-failure continue -n 1 RANK init 0:spawn=2;self;init;1:kill=9;finalize \
-             await_failure 0:spawn=1;self;init;sleep=0.2;kill=9 await_failure finalize"
+             await_failure=2 0:spawn=1;self;init;sleep=0.2;kill=9 await_failure=3 finalize"
         ));
         let of = |number: u32| ran.out.lines().any(|line| line.starts_with(&format!("{number}..")));
         assert!(ran.code == 137 && of(2) && of(3), "{ran:?}");

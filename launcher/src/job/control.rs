@@ -38,7 +38,7 @@ impl Job {
                 Ok(Some(message)) => self.on_control(rank, message),
                 Err(malformed) => {
                     self.local.ranks[rank].control = None;
-                    let rank = self.first + rank as u32;
+                    let rank = self.ranks.at(rank as u32);
                     self.print(&format!(
                         "rank {rank} sent {malformed}; its control connection is closed"
                     ));
@@ -49,7 +49,7 @@ impl Job {
     }
 
     fn on_control(&mut self, local: usize, message: ToLauncher) {
-        let rank = self.first + local as u32;
+        let rank = self.ranks.at(local as u32);
         match message {
             ToLauncher::Hello { version, .. } => {
                 self.local.ranks[local].version = version;

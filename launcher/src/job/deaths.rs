@@ -61,7 +61,7 @@ impl Job {
     /// Records that a process was stopped by a signal, or continues.
     fn on_stop_or_continue(&mut self, pid: Pid, signal: Option<i32>) {
         let Some(local) = self.running_rank(pid) else { return };
-        let rank = self.first + local as u32;
+        let rank = self.ranks.at(local as u32);
         match signal {
             Some(signal) => self.watch.stopped.add(rank, signal, Instant::now()),
             None => self.watch.stopped.remove(rank),
@@ -89,7 +89,7 @@ impl Job {
         // Its last messages first: an abort explains an exit, and its output is printed before
         // the report.
         self.read_control(local);
-        let rank = self.first + local as u32;
+        let rank = self.ranks.at(local as u32);
         self.local.output.read_rank(rank, Instant::now());
         let this = &mut self.local.ranks[local];
         this.exit = Some(exit);
@@ -162,7 +162,7 @@ impl Job {
         }
         let LocalRanks { ranks, status_page, .. } = &self.local;
         let ends = ranks.iter().map(|rank| rank.exit);
-        if let Some(waiter) = self.watch.absent.tick(status_page, self.first, ends, now) {
+        if let Some(waiter) = self.watch.absent.tick(status_page, &self.ranks, ends, now) {
             let ranks = self.local.total();
             if self.upstream.is_some() {
                 return self.local.output.send(&FromHost::WaitsForAbsent(waiter));

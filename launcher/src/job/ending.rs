@@ -37,7 +37,7 @@ impl Job {
                     signal,
                     until: now + STOP_GRACE,
                     // The outermost `mpiexec` speaks for all.
-                    kill_notice_at: (self.first == 0 && !self.is_spawned)
+                    kill_notice_at: (self.ranks.first() == 0 && !self.is_spawned)
                         .then_some(now + KILL_NOTICE_DELAY),
                 };
             }

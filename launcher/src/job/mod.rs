@@ -36,7 +36,7 @@ use crate::placement::Placement;
 use crate::program::CannotRun;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
-use crate::share::{Share, sections_in_range};
+use crate::share::{Share, sections_of};
 use crate::signals::Signals;
 use crate::stall::{DeadlockDetector, StallDetector};
 use crate::start::{self, Starter};
@@ -79,7 +79,7 @@ pub(crate) fn run_share(settings: &Settings, share: &Share, tree: &Tree) -> u8 {
     output.send(&FromHost::Hello { version: frames::VERSION, host: host_name() });
     let mut own = settings.clone();
     if !tree.below.is_empty() {
-        own.sections = sections_in_range(&settings.sections, share.first, tree.ranks);
+        own.sections = sections_of(&settings.sections, &share.ranks);
     }
     // `mpiexec` collects the explanations of all hosts.
     let explanations = Explanations::new(share.size, false);
@@ -132,9 +132,7 @@ fn begin<'a>(
     let now = Instant::now();
     let is_daemon = output.is_framed();
     let upstream = is_daemon.then(|| Upstream::new(settings, now));
-    let first = share.number(share.first);
-    let numbers = first..first + settings.total_ranks();
-    let mut store = Store::new(numbers, links.routes(share.base));
+    let mut store = Store::new(share.ranks.shifted(share.base), links.routes(share.base));
     if jobs.keep_names() {
         store.keep_names();
     }
@@ -143,7 +141,7 @@ fn begin<'a>(
     let (local, starter) = start::prepare(settings, share, placement, mask, children, output)?;
     let mut job = Job {
         local,
-        first: share.first,
+        ranks: share.ranks.clone(),
         base: share.base,
         host: host_name(),
         upstream,
@@ -174,7 +172,7 @@ fn begin<'a>(
 }
 
 fn prepare(settings: &Settings, share: &Share) -> Result<(Placement, Signals), String> {
-    let placement = Placement::new(settings, share.first)?;
+    let placement = Placement::new(settings, &share.ranks)?;
     let signals = Signals::open().map_err(|error| format!("cannot wait for signals: {error}"))?;
     Ok((placement, signals))
 }

@@ -13,7 +13,7 @@ impl Job {
     /// Asks for the stacks of the ranks in a report. A rank that is not in MPI may run behind a
     /// script: the youngest process is looked at.
     pub(super) fn request_stacks(&mut self, lines: &[RankLine]) {
-        let running = (self.first..).zip(lines).filter(|(_, line)| line.exit.is_none());
+        let running = self.ranks.iter().zip(lines).filter(|(_, line)| line.exit.is_none());
         let ranks = running.filter_map(|(rank, line)| {
             let pid = Pid::from_raw(i32::try_from(line.pid).ok()?)?;
             let is_known = line.seen.pid == line.pid;

@@ -3,9 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use bootstrap::RankState;
-use bootstrap::Snapshot;
 use bootstrap::control::Decoder;
+use bootstrap::{RankState, Ranks, Snapshot};
 use rustix::event::PollFlags;
 
 use crate::absent_ranks::AbsentRanks;
@@ -142,8 +141,8 @@ impl Relay {
 pub(super) struct Job {
     /// The ranks, with their sockets and pipes.
     pub(super) local: LocalRanks,
-    /// The first rank of this host.
-    pub(super) first: u32,
+    /// The numbers of the ranks.
+    pub(super) ranks: Ranks,
     /// The process number of rank 0.
     pub(super) base: u32,
     /// The name of this host.
@@ -249,9 +248,14 @@ impl Job {
     /// Returns a rank's entry of the status page, and the process that is in MPI or that was
     /// started.
     pub(super) fn seen(&self, rank: u32) -> (Snapshot, u32) {
-        let local = rank - self.first;
-        let seen = self.local.status_page.entry(local).snapshot();
-        let started = self.local.ranks.get(local as usize);
+        let local = self.ranks.index_of(rank).expect("a rank of this host");
+        self.seen_local(local as usize)
+    }
+
+    /// The same for a rank by its number on this host.
+    pub(super) fn seen_local(&self, local: usize) -> (Snapshot, u32) {
+        let seen = self.local.status_page.entry(local as u32).snapshot();
+        let started = self.local.ranks.get(local);
         let started = started.map_or(0, |rank| rank.pid.as_raw_nonzero().get() as u32);
         (seen, if seen.pid == 0 { started } else { seen.pid })
     }

@@ -118,10 +118,10 @@ impl Job {
     fn lines(&self, line: fn(u32, Option<Exit>, Snapshot) -> RankLine) -> Vec<RankLine> {
         let exits = self.local.ranks.iter().map(|rank| rank.exit);
         let unstarted = std::iter::repeat_n(None, self.local.unstarted);
-        (self.first..)
+        (0..)
             .zip(exits.chain(unstarted))
-            .map(|(rank, exit)| {
-                let (seen, pid) = self.seen(rank);
+            .map(|(local, exit)| {
+                let (seen, pid) = self.seen_local(local);
                 line(pid, exit, seen)
             })
             .collect()
@@ -132,7 +132,7 @@ impl Job {
         let began = Instant::now();
         let lines = self.lines(RankLine::new);
         let idle_for = self.idle_for();
-        let running = (self.first..).zip(&lines).filter(|(_, line)| line.exit.is_none());
+        let running = self.ranks.iter().zip(&lines).filter(|(_, line)| line.exit.is_none());
         let notes: Vec<String> = running
             .filter_map(|(rank, line)| {
                 process_state::describe(rank, line.pid, &line.seen, idle_for)
@@ -140,9 +140,9 @@ impl Job {
             .collect();
         self.request_stacks(&lines);
         if self.upstream.is_some() {
-            return self.add_tables(vec![HostTable { first: self.first, lines, notes }]);
+            return self.add_tables(vec![HostTable { first: self.ranks.first(), lines, notes }]);
         }
-        let table = rank_table(self.first, &lines, &self.host, self.clock.age());
+        let table = rank_table(&self.ranks, &lines, &self.host, self.clock.age());
         self.print(&table);
         notes.iter().for_each(|line| self.print(line));
         let conclusions = self.conclusions(&lines, began);

@@ -9,6 +9,7 @@ use super::state::{Job, Upstream};
 use crate::frames::{FromHost, ToHost};
 use crate::heartbeat::Tick;
 use crate::lost_host::LostHost;
+use crate::tree::HostShare;
 use crate::tree::store::Party;
 
 impl Job {
@@ -48,8 +49,8 @@ impl Job {
     fn report_own_loss(&mut self, seconds: f64) {
         let hosts = self.relay.links.iter().flat_map(|link| link.branch.hosts());
         let lost = LostHost {
-            first: self.first,
-            below: hosts.map(|host| host.first).collect(),
+            first: self.ranks.first(),
+            below: hosts.map(HostShare::first).collect(),
             why: format!("no message of mpiexec has reached it for {seconds} s (--dead-after)"),
             was_running: true,
         };

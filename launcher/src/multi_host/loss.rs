@@ -75,7 +75,7 @@ impl MultiHostJob {
             return;
         }
         let (share, size, why) = (&self.hosts[host].share, self.size, &lost.why);
-        let (name, words) = (share.name.clone(), share.ranks_in_words());
+        let (name, words) = (share.name.clone(), share.ranks.in_words());
         let through = self.names(&below);
         let goes_on = self.outcome.goes_on();
         let end = if goes_on { String::new() } else { format!("; ending the job ({size} ranks)") };
@@ -94,7 +94,7 @@ impl MultiHostJob {
 
     fn announce_lost_ranks(&mut self, host: usize, why: &str) {
         let is_running = |rank: &u32| self.ended[*rank as usize].is_none();
-        let lost: Vec<u32> = self.hosts[host].share.range().filter(is_running).collect();
+        let lost: Vec<u32> = self.hosts[host].share.ranks.iter().filter(is_running).collect();
         lost.into_iter().for_each(|rank| self.announce_failure(rank, why));
     }
 

@@ -15,15 +15,16 @@ mod other_jobs;
 mod state;
 mod table;
 
+use std::iter::repeat_n;
 use std::time::Instant;
 
+use bootstrap::{Ranks, host_table};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::descriptors::{Users, raise_limit};
 use crate::dial_in::gather::Arrival;
 use crate::explain::Explanations;
 use crate::frames::{MAX_PIECE, ToHost};
-use crate::hosts::Host;
 use crate::input::StandardInput;
 use crate::nested::links::JobLinks;
 use crate::nested::root::Root as _;
@@ -52,7 +53,7 @@ pub(crate) fn run(
     let refused = |message: String| CannotRun { message, code: 1 };
     // Before signals are blocked, which agents would inherit. A signal that ends this process
     // now also ends the daemons, which lose their connection.
-    let (shares, links) = connect(settings, share, arrived).map_err(refused)?;
+    let (shares, host_of, links) = connect(settings, share, arrived).map_err(refused)?;
     let signals =
         Signals::open().map_err(|error| refused(format!("cannot wait for signals: {error}")))?;
     let mut output = Output::new(&settings.output)?;
@@ -68,6 +69,7 @@ pub(crate) fn run(
     let mut job = MultiHostJob {
         input: links.want_input().then(StandardInput::new),
         hosts: shares.into_iter().map(host).collect(),
+        host_of,
         store,
         links,
         jobs,
@@ -99,20 +101,18 @@ pub(crate) fn run(
     Ok(code)
 }
 
-/// Starts the first daemons of the tree, which start the others. Returns all hosts that get ranks.
+/// Starts the first daemons of the tree, which start the others. Returns all hosts that get ranks,
+/// and the host of each rank.
 fn connect(
     settings: &Settings,
     share: &Share,
     arrived: Vec<Arrival>,
-) -> Result<(Vec<HostShare>, Links), String> {
-    let mut first = 0;
-    let share_of = |host: &Host| {
-        let (name, ranks) = (host.name.clone(), host.slots);
-        first += ranks;
-        HostShare { name, first: first - ranks, ranks }
-    };
-    let shares: Vec<HostShare> = settings.hosts.iter().map(share_of).collect();
-    let share = Share { hosts: shares.iter().map(|host| host.ranks).collect(), ..share.clone() };
+) -> Result<(Vec<HostShare>, Vec<u32>, Links), String> {
+    let host_of = host_of_ranks(settings);
+    let hosts = settings.hosts.iter().zip(Ranks::of_hosts(&host_of));
+    let shares: Vec<HostShare> =
+        hosts.map(|(host, ranks)| HostShare { name: host.name.clone(), ranks }).collect();
+    let share = Share { hosts: host_table::encode(&host_of), ..share.clone() };
     let tree = links::root(settings, shares.clone())?;
     let children = shares.len().min(tree.width as usize);
     raise_limit(Users { ranks: 0, children, output_files: settings.output.files(share.size) })
@@ -121,8 +121,15 @@ fn connect(
     let mut links = Links::start(&start, arrived)?;
     match links.take_refused().into_iter().next() {
         Some(lost) => Err(lost.why),
-        None => Ok((shares, links)),
+        None => Ok((shares, host_of, links)),
     }
+}
+
+/// Returns the host of each rank.
+fn host_of_ranks(settings: &Settings) -> Vec<u32> {
+    let blocks = (0..).zip(&settings.hosts);
+    let blocks = blocks.flat_map(|(index, host)| repeat_n(index, host.slots as usize));
+    if settings.host_of.is_empty() { blocks.collect() } else { settings.host_of.clone() }
 }
 
 impl MultiHostJob {

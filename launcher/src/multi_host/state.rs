@@ -64,8 +64,10 @@ pub(super) struct HostState {
 
 /// A running job.
 pub(super) struct MultiHostJob {
-    /// The hosts in the order of their ranks.
+    /// The hosts in the order of their lowest ranks.
     pub(super) hosts: Vec<HostState>,
+    /// The host of each rank, by its index there.
+    pub(super) host_of: Vec<u32>,
     /// The daemons that this process has started.
     pub(super) links: Links,
     /// The jobs that were spawned, or the one that has spawned this one.
@@ -128,14 +130,12 @@ impl MultiHostJob {
 
     /// Returns the host of a rank.
     pub(super) fn host_of(&self, rank: u32) -> Option<usize> {
-        let after = self.hosts.partition_point(|host| host.share.first <= rank);
-        after.checked_sub(1).filter(|host| self.hosts[*host].share.range().contains(&rank))
+        self.host_of.get(rank as usize).map(|host| *host as usize)
     }
 
     /// Returns true once all ranks of a host have ended.
     pub(super) fn has_ended(&self, host: usize) -> bool {
-        let ranks = self.hosts[host].share.range();
-        self.ended[ranks.start as usize..ranks.end as usize].iter().all(Option::is_some)
+        self.hosts[host].share.ranks.iter().all(|rank| self.ended[rank as usize].is_some())
     }
 
     /// Sends messages about the store.

@@ -47,16 +47,15 @@ impl MultiHostJob {
             let HostState { share, is_lost, answer } = &mut self.hosts[id];
             let (lines, notes) =
                 answer.take().map_or_else(Default::default, |answer| (answer.lines, answer.notes));
-            let ranks = share.range();
-            let known = &mut all[ranks.start as usize..ranks.end as usize];
-            for (known, line) in known.iter_mut().zip(lines) {
-                *known = Some(line);
+            for (rank, line) in share.ranks.iter().zip(lines) {
+                all[rank as usize] = Some(line);
             }
-            let text = match known.iter().copied().collect::<Option<Vec<RankLine>>>() {
-                Some(lines) => rank_table(ranks.start, &lines, &share.name, age),
+            let known = share.ranks.iter().map(|rank| all[rank as usize]);
+            let text = match known.collect::<Option<Vec<RankLine>>>() {
+                Some(lines) => rank_table(&share.ranks, &lines, &share.name, age),
                 None => {
                     let why = if *is_lost { "host lost" } else { "no answer" };
-                    format!("{} on {}: {why}", share.ranks_in_words(), share.name)
+                    format!("{} on {}: {why}", share.ranks.in_words(), share.name)
                 }
             };
             self.print(&text);

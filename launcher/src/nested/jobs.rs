@@ -195,7 +195,7 @@ impl NestedJobs {
 
     /// Returns the numbers of the processes of the outermost job, and of all spawned ones.
     pub(super) fn all_numbers(&self) -> Vec<Range<u32>> {
-        let own = self.share.number(0)..self.share.number(self.share.size);
+        let own = self.share.base..self.share.base + self.share.size;
         [own].into_iter().chain(self.jobs.iter().map(|job| job.numbers.clone())).collect()
     }
 

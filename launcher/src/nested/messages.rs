@@ -79,6 +79,7 @@ pub(crate) struct Begin {
     output: OutputOptions,
     tree_width: u32,
     hosts: Vec<Host>,
+    host_of: Vec<u32>,
     agent: Option<String>,
 }
 
@@ -86,14 +87,15 @@ impl Begin {
     /// Packs a job whose ranks are dealt to its hosts.
     pub(crate) fn new(share: Share, settings: Settings) -> Begin {
         let (output, tree_width) = (settings.output.clone(), settings.tree_width);
-        let (hosts, agent) = (settings.hosts.clone(), settings.agent.clone());
-        Begin { share, settings, output, tree_width, hosts, agent }
+        let (hosts, host_of) = (settings.hosts.clone(), settings.host_of.clone());
+        let agent = settings.agent.clone();
+        Begin { share, settings, output, tree_width, hosts, host_of, agent }
     }
 
     /// Returns the job.
     pub(crate) fn unpack(self) -> (Share, Settings) {
-        let Begin { share, settings, output, tree_width, hosts, agent } = self;
-        (share, Settings { output, tree_width, hosts, agent, ..settings })
+        let Begin { share, settings, output, tree_width, hosts, host_of, agent } = self;
+        (share, Settings { output, tree_width, hosts, host_of, agent, ..settings })
     }
 }
 
@@ -108,6 +110,7 @@ mod tests {
             output: OutputOptions { tag: true, base: 4, ..OutputOptions::default() },
             tree_width: 7,
             hosts: vec![Host::new("a", 2)],
+            host_of: vec![0, 0],
             agent: Some("reach".into()),
             set: vec!["wait.spin=1".into()],
             ..Settings::default()

@@ -36,6 +36,7 @@ pub(super) fn settings(outer: &Settings, request: SpawnRequest) -> Result<Settin
         },
         // The slots of the hosts are the ranks that these have.
         dealing: Dealing::default(),
+        host_of: Vec::new(),
         ..outer.clone()
     };
     options::deal(&mut settings).map_err(|usage| usage.to_string())?;

@@ -2,10 +2,9 @@
 //!
 //! Each section is dealt over its own hosts, consecutive sections with the same hosts as one. A
 //! section that names none has those of the job; a job without hosts has this host there. The ranks
-//! of a host are one block everywhere else ([`crate::tree::HostShare`]), so that other orders are
-//! refused.
+//! of a section are numbered host after host, or over the hosts in turn.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::values::Usage;
 use crate::binding::MapBy;
@@ -17,20 +16,22 @@ use crate::settings::{MAX_RANKS, Section, Settings, Stdin};
 pub fn deal(settings: &mut Settings) -> Result<(), Usage> {
     fill_in_ranks(settings)?;
     check(settings)?;
-    if settings.hosts.is_empty() && !settings.has_own_hosts() {
+    let is_ranked = !settings.host_of.is_empty();
+    if is_ranked || (settings.hosts.is_empty() && !settings.has_own_hosts()) {
         return Ok(());
     }
+    let is_in_turn = settings.dealing.is_in_turn;
+    let is_in_turn = is_in_turn.unwrap_or(settings.mapping.map_by == Some(MapBy::Node));
     let mut dealt = Dealt::default();
     for group in groups(settings) {
-        for (host, ranks) in group.hosts.iter().zip(group.deal(settings)?) {
-            dealt.add(host, ranks, group.last)?;
-        }
+        dealt.add(&group.hosts, group.deal(settings)?, is_in_turn);
     }
     let counts: Vec<u32> = dealt.hosts.iter().map(|host| host.slots).collect();
     if let Some(why) = hosts::overfull(&dealt.hosts, &counts) {
         return Err(Usage(why));
     }
     settings.hosts = dealt.hosts;
+    settings.host_of = if dealt.host_of.is_sorted() { Vec::new() } else { dealt.host_of };
     Ok(())
 }
 
@@ -96,26 +97,24 @@ fn slots(hosts: &[Host]) -> u32 {
 }
 
 /// Consecutive sections that are dealt as one.
-struct Group<'a> {
+struct Group {
     hosts: Vec<Host>,
     ranks: u32,
-    /// The last of them.
-    last: &'a Section,
 }
 
-fn groups(settings: &Settings) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+fn groups(settings: &Settings) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     for section in &settings.sections {
         let hosts = hosts_of(settings, section);
         match groups.last_mut().filter(|last| last.hosts == hosts) {
-            Some(group) => (group.ranks, group.last) = (group.ranks + section.ranks, section),
-            None => groups.push(Group { hosts, ranks: section.ranks, last: section }),
+            Some(group) => group.ranks += section.ranks,
+            None => groups.push(Group { hosts, ranks: section.ranks }),
         }
     }
     groups
 }
 
-impl Group<'_> {
+impl Group {
     /// Returns how many ranks each host gets.
     fn deal(&self, settings: &Settings) -> Result<Vec<u32>, Usage> {
         let (ranks, slots) = (self.ranks, slots(&self.hosts));
@@ -134,30 +133,32 @@ impl Group<'_> {
 #[derive(Default)]
 struct Dealt {
     hosts: Vec<Host>,
-    names: HashSet<String>,
+    index_of: HashMap<String, u32>,
+    /// The host of each rank.
+    host_of: Vec<u32>,
 }
 
 impl Dealt {
-    /// Adds ranks of a host; `section`: one of theirs, for the message.
-    fn add(&mut self, host: &Host, ranks: u32, section: &Section) -> Result<(), Usage> {
-        if ranks == 0 {
-            return Ok(());
+    /// Adds ranks of some hosts: so many of each.
+    fn add(&mut self, hosts: &[Host], mut counts: Vec<u32>, is_in_turn: bool) {
+        while counts.iter().any(|count| *count > 0) {
+            for (host, count) in hosts.iter().zip(&mut counts).filter(|(_, count)| **count > 0) {
+                let ranks = if is_in_turn { 1 } else { *count };
+                *count -= ranks;
+                self.add_ranks(host, ranks);
+            }
         }
-        if let Some(last) = self.hosts.last_mut().filter(|last| last.name == host.name) {
-            last.slots += ranks;
-            last.max_slots = last.max_slots.or(host.max_slots);
-            return Ok(());
+    }
+
+    fn add_ranks(&mut self, host: &Host, ranks: u32) {
+        let new = self.hosts.len() as u32;
+        let index = *self.index_of.entry(host.name.clone()).or_insert(new);
+        if index == new {
+            self.hosts.push(Host { slots: 0, ..host.clone() });
         }
-        if !self.names.insert(host.name.clone()) {
-            return Err(Usage(format!(
-                "host {} gets ranks of {} and of a program before it, and ranks of other hosts are \
-                 in between: the ranks of a host must follow each other; give programs or hosts in \
-                 another order",
-                host.name,
-                section.program.display()
-            )));
-        }
-        self.hosts.push(Host { slots: ranks, ..host.clone() });
-        Ok(())
+        let known = &mut self.hosts[index as usize];
+        known.slots += ranks;
+        known.max_slots = known.max_slots.or(host.max_slots);
+        self.host_of.extend(std::iter::repeat_n(index, ranks as usize));
     }
 }

@@ -241,12 +241,15 @@ impl Parser<'_> {
                 settings.mapping.bind_to = Some(what);
             }
             Id::MapBy => self.map_by(word, &next(), section)?,
-            Id::RankBy => values::rank_by(word, &next())?,
+            Id::RankBy => {
+                settings.dealing.is_in_turn = Some(values::rank_by(word, &next())?);
+            }
             Id::RankFile => {
                 let path = values::path(word, next())?;
                 let text = read_text(self.read_file, word, &path)?;
                 let file = rank_file::parse(&path, &text).map_err(Usage::from)?;
-                (settings.slots, self.ranked) = (file.slots, file.hosts);
+                (settings.slots, settings.host_of) = (file.slots, file.host_of);
+                self.ranked = file.hosts;
             }
             Id::CoresPerRank => {
                 settings.mapping.cores_per_rank = Some(values::cores(word, &next())?);

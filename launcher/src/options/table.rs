@@ -306,14 +306,15 @@ const PLACEMENT: &[Spec] = &[
         Id::MapBy,
         &["map-by"],
         &["WHAT[:PE=K]"],
-        "place ranks in turn on objects of these kinds; slot: fill hosts; node: spread ranks evenly \
-         over hosts; ppr:N:WHAT: N ranks on each object; PE=K: K cores for each rank",
+        "place ranks in turn on objects of these kinds; slot: fill hosts; node: deal ranks to \
+         hosts in turn; ppr:N:WHAT: N ranks on each object; PE=K: K cores for each rank",
     ),
     spec(
         Id::RankBy,
         &["rank-by"],
-        &["slot"],
-        "the ranks of a host are numbered consecutively; no other order is supported",
+        &["slot|node"],
+        "number ranks host after host (slot), or over the hosts in turn (node, the default with \
+         --map-by node)",
     ),
     spec(
         Id::RankFile,
@@ -395,7 +396,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["distribution", "m", "seq", "npersocket", "use-hwthread-cpus"],
-        "not supported: --map-by slot fills hosts, --map-by node spreads ranks evenly, --map-by \
+        "not supported: --map-by slot fills hosts, --map-by node deals ranks to hosts in turn, --map-by \
          ppr:N:socket places N on each package, --bind-to hwthread uses hardware threads",
     ),
     (
@@ -469,7 +470,7 @@ const SHORTHANDS: &[(&str, &str, &str)] = &[
     ("pernode", "ppn", "1"),
     ("continuous", "on-failure", "continue"),
     ("no-kill", "on-failure", "continue"),
-    ("rr", "ppn", "1"),
+    ("rr", "map-by", "node"),
     ("bynode", "map-by", "node"),
     ("byslot", "map-by", "slot"),
     ("bycore", "map-by", "core"),

@@ -24,8 +24,12 @@ fn shown(hosts: &[hosts::Host]) -> String {
     words.join(" ")
 }
 
+/// Shows the ranks of each host, and the host of each rank unless hosts have blocks.
 fn dealt(line: &str) -> String {
-    shown(&run(line).unwrap().hosts)
+    let settings = run(line).unwrap();
+    let order = settings.host_of.iter().map(|host| format!(" {host}")).collect::<String>();
+    let order = Some(order).filter(|order| !order.is_empty());
+    shown(&settings.hosts) + &order.map_or(String::new(), |order| format!(" as{order}"))
 }
 
 #[test]
@@ -116,12 +120,9 @@ fn a_section_is_dealt_over_its_own_hosts() {
     assert_eq!(dealt("-host a -n 1 m : -hosts b,c -ppn 2 -n 4 w"), "a:1 b:2 c:2");
     assert_eq!(dealt("-host a -n 1 m : -hosts b,c --map-by ppr:2:node -n 4 w"), "a:1 b:2 c:2");
     assert_eq!(dealt("-hosts a,b -ppn 2 -n 4 m : -hosts c:9,d:9 -n 4 w"), "a:2 b:2 c:2 d:2");
-    assert_eq!(dealt("--map-by node -H a -n 1 m : -H b:4,c:4 -n 4 w"), "a:1 b:2 c:2");
-    assert_eq!(
-        refused("-n 1 -host a,b -ppn 1 -n 2 m : -n 1 -host a w"),
-        "host a gets ranks of w and of a program before it, and ranks of other hosts are in \
-         between: the ranks of a host must follow each other; give programs or hosts in another order"
-    );
+    let two_programs = dealt("--map-by node -H a -n 1 m : -H b:4,c:4 -n 4 w");
+    assert_eq!(two_programs, "a:1 b:2 c:2 as 0 1 2 1 2");
+    assert_eq!(dealt("-n 1 -host a,b -ppn 1 -n 2 m : -n 1 -host a w"), "a:2 b:1 as 0 1 0");
     let full = "3 ranks on hosts with 2 slots (--nooversubscribe)";
     assert_eq!(refused("--nooversubscribe -H a:9 -n 1 m : -H b,c -n 3 w"), full);
     let settings = run("--accept 2 --listen a:1 --token-file t -n 1 m : -n 1 --hosts b w");
@@ -148,8 +149,11 @@ fn other_launchers_spellings_mean_the_same() {
     );
     assert_eq!(run("--map-by ppr:2:node -H a,b x").unwrap().total_ranks(), 4);
     assert_eq!(run("-n 4 --map-by ppr:2:numa:PE=3 x").unwrap().mapping.ranks_per_object, Some(2));
-    assert_eq!(dealt("-map-by node -H a:4,b:4 -n 4 x"), "a:2 b:2");
+    assert_eq!(dealt("-map-by node -H a:4,b:4 -n 4 x"), "a:2 b:2 as 0 1 0 1");
+    assert_eq!(dealt("-rr -H a,b -n 4 x"), "a:2 b:2 as 0 1 0 1");
+    assert_eq!(dealt("-map-by node --rank-by slot -H a:4,b:4 -n 4 x"), "a:2 b:2");
     assert_eq!(dealt("-H a:4,b:4 -n 4 x"), "a:4");
+    assert_eq!(dealt("--rank-by node -H a:3,b:4 -n 4 x"), "a:3 b:1 as 0 1 0 0");
     assert_eq!(
         run("-launcher rsh -iface ib0 -rmk user -s all x").unwrap().agent.as_deref(),
         Some("rsh")
@@ -159,7 +163,7 @@ fn other_launchers_spellings_mean_the_same() {
     assert_eq!(run("--hosts n[1-3]:2 x").unwrap().total_ranks(), 6);
     let full = "3 ranks on hosts with 2 slots (--nooversubscribe)";
     assert_eq!(refused("--nooversubscribe -H a,b -n 3 x"), full);
-    assert!(refused("--rank-by core x").contains("must be slot"));
+    assert!(refused("--rank-by core x").contains("must be slot (host after host) or node"));
     assert!(refused("--map-by ppr:0:node x").contains("must be ppr:N:WHAT"));
     assert!(refused("-launcher carrier-pigeon x").contains("must be ssh"));
     assert!(refused("-cpu-set 0 x").contains("--map-by"));

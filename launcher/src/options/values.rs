@@ -128,12 +128,13 @@ pub(super) fn cores(word: &str, value: &str) -> Result<u32, Usage> {
     count.ok_or_else(|| Usage(format!("{word} {value}: the number of cores must be from 1")))
 }
 
-/// Checks the value of `--rank-by`: ranks of a host are numbered consecutively.
-pub(super) fn rank_by(word: &str, value: &str) -> Result<(), Usage> {
+/// Parses the value of `--rank-by`. Returns true if ranks are numbered over the hosts in turn.
+pub(super) fn rank_by(word: &str, value: &str) -> Result<bool, Usage> {
     match value.to_ascii_lowercase().as_str() {
-        "slot" | "fill" => Ok(()),
+        "slot" | "fill" => Ok(false),
+        "node" => Ok(true),
         _ => Err(Usage(format!(
-            "{word} {value}: must be slot: the ranks of a host are numbered consecutively"
+            "{word} {value}: must be slot (host after host) or node (over the hosts in turn)"
         ))),
     }
 }

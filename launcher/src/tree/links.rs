@@ -23,7 +23,7 @@ use crate::hosts::is_this_host;
 use crate::lost_host::LostHost;
 use crate::program;
 use crate::settings::Settings;
-use crate::share::{Share, sections_in_range};
+use crate::share::{Share, sections_of};
 use crate::stall::HostStall;
 
 /// Time that a host has to end its ranks.
@@ -265,7 +265,7 @@ impl Links {
             return self.disconnected(link, format!("its connection {how}"));
         }
         let head = &self.links[link].branch.head;
-        let (ranks, name) = (head.ranks_in_words(), &head.name);
+        let (ranks, name) = (head.ranks.in_words(), &head.name);
         if self.links[link].has_dialed_in() {
             let line = format!(
                 "cannot start {ranks} on {name}: the connection of its agent (`{JOIN}`) {how}; its \
@@ -359,7 +359,7 @@ impl Links {
         }
         this.give_up();
         let this = &self.links[link];
-        let (ranks, name) = (this.branch.head.ranks_in_words(), &this.branch.head.name);
+        let (ranks, name) = (this.branch.head.ranks.in_words(), &this.branch.head.name);
         if this.has_dialed_in() {
             let line = format!(
                 "cannot start {ranks} on {name}: its agent (`{JOIN}`) has sent no message for {} s \
@@ -494,14 +494,14 @@ pub(super) fn begin(settings: &Settings, share: &Share, tree: &Tree, branch: &Br
     let Branch { head, below } = branch;
     // A daemon without hosts below needs the sections of its own ranks alone.
     let sections = match below.is_empty() {
-        true => sections_in_range(&settings.sections, head.first, head.ranks),
+        true => sections_of(&settings.sections, &head.ranks),
         false => settings.sections.clone(),
     };
     let (name, below) = (head.name.clone(), below.clone());
     ToHost::Begin {
-        share: Box::new(Share { first: head.first, ..share.clone() }),
+        share: Box::new(Share { ranks: head.ranks.clone(), ..share.clone() }),
         settings: Box::new(Settings { sections, ..settings.clone() }),
-        tree: Box::new(Tree { name, below, ranks: head.ranks, ..tree.clone() }),
+        tree: Box::new(Tree { name, below, ..tree.clone() }),
     }
 }
 
@@ -509,5 +509,5 @@ pub(super) fn begin(settings: &Settings, share: &Share, tree: &Tree, branch: &Br
 pub(crate) fn root(settings: &Settings, below: Vec<super::HostShare>) -> Result<Tree, String> {
     let program = program::own_path()?;
     let agent = settings.agent.clone();
-    Ok(Tree { name: String::new(), ranks: 0, below, width: settings.tree_width, agent, program })
+    Ok(Tree { name: String::new(), below, width: settings.tree_width, agent, program })
 }

@@ -23,6 +23,8 @@ pub mod store;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use bootstrap::Ranks;
+use bootstrap::ranks::merged;
 use serde::{Deserialize, Serialize};
 
 use crate::lost_host::LostHost;
@@ -35,22 +37,14 @@ pub const DEFAULT_WIDTH: u32 = 32;
 pub struct HostShare {
     /// The name as the user wrote it.
     pub name: String,
-    /// The first rank, by which other hosts know this one.
-    pub first: u32,
-    /// The number of ranks.
-    pub ranks: u32,
+    /// The ranks.
+    pub ranks: Ranks,
 }
 
 impl HostShare {
-    /// Returns its ranks.
-    pub fn range(&self) -> Range<u32> {
-        self.first..self.first + self.ranks
-    }
-
-    /// Returns its ranks in words.
-    pub(crate) fn ranks_in_words(&self) -> String {
-        let (first, last) = (self.first, self.first + self.ranks - 1);
-        if first == last { format!("rank {first}") } else { format!("ranks {first} to {last}") }
+    /// Returns the first rank, by which other hosts know this one.
+    pub fn first(&self) -> u32 {
+        self.ranks.first()
     }
 }
 
@@ -59,8 +53,6 @@ impl HostShare {
 pub struct Tree {
     /// The name of its own host, as the user wrote it.
     pub name: String,
-    /// The number of its own ranks.
-    pub ranks: u32,
     /// The hosts that it starts and relays for.
     pub below: Vec<HostShare>,
     /// The largest number of children of a process.
@@ -88,22 +80,15 @@ impl Branch {
 
     /// Returns the ranks of all its hosts, in few ranges.
     pub fn ranges(&self) -> Vec<Range<u32>> {
-        let mut all: Vec<Range<u32>> = self.hosts().map(HostShare::range).collect();
+        let mut all: Vec<Range<u32>> = self.hosts().flat_map(|host| host.ranks.ranges()).collect();
         all.sort_by_key(|ranks| ranks.start);
-        all.dedup_by(|next, last| {
-            let is_adjacent = last.end == next.start;
-            if is_adjacent {
-                last.end = next.end;
-            }
-            is_adjacent
-        });
-        all
+        merged(all.into_iter())
     }
 
     /// Returns the report that these hosts are lost; see [`LostHost`].
     pub(crate) fn lost(&self, why: String, was_running: bool) -> LostHost {
-        let below = self.below.iter().map(|host| host.first).collect();
-        LostHost { first: self.head.first, below, why, was_running }
+        let below = self.below.iter().map(HostShare::first).collect();
+        LostHost { first: self.head.first(), below, why, was_running }
     }
 }
 
@@ -124,7 +109,7 @@ pub fn branches(
         let mut own = others.by_ref().take(size);
         all.extend(own.next().map(|head| Branch { head, below: own.collect() }));
     }
-    all.sort_by_key(|branch| branch.head.first);
+    all.sort_by_key(|branch| branch.head.first());
     all
 }
 
@@ -144,7 +129,8 @@ mod tests {
     use super::*;
 
     fn hosts(count: u32) -> Vec<HostShare> {
-        (0..count).map(|n| HostShare { name: format!("h{n}"), first: 2 * n, ranks: 2 }).collect()
+        let ranks = |n| (2 * n..2 * n + 2).into();
+        (0..count).map(|n| HostShare { name: format!("h{n}"), ranks: ranks(n) }).collect()
     }
 
     /// Returns the levels below the root, and checks that each host is started once.
@@ -152,7 +138,7 @@ mod tests {
         let all = branches(hosts, width, |_| false);
         assert!(all.len() <= width as usize);
         let below = all.into_iter().map(|branch| {
-            seen.push(branch.head.first);
+            seen.push(branch.head.first());
             let expected = height(branch.below.len(), width);
             let found = levels(branch.below, width, seen);
             assert_eq!(found, expected);
@@ -177,8 +163,8 @@ mod tests {
     fn a_host_that_means_another_elsewhere_is_a_child_of_the_root() {
         let all = branches(hosts(7), 2, |host| host.name == "h3");
         let heads: Vec<(u32, usize)> =
-            all.iter().map(|branch| (branch.head.first, branch.below.len())).collect();
+            all.iter().map(|branch| (branch.head.first(), branch.below.len())).collect();
         assert_eq!(heads, [(0, 2), (6, 0), (8, 2)]);
-        assert_eq!(all[0].below[1].ranks_in_words(), "ranks 4 to 5");
+        assert_eq!(all[0].below[1].ranks.in_words(), "ranks 4 to 5");
     }
 }

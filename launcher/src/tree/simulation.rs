@@ -7,12 +7,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bootstrap::control::ToRank;
 use bootstrap::service_names::{NameAnswer, NameRequest};
-use bootstrap::{RankState, Snapshot};
+use bootstrap::{RankState, Ranks, Snapshot};
 use serde::Serialize;
 
 use super::batch::Batch;
@@ -41,7 +40,7 @@ struct Process {
     store: Store,
     batch: Batch,
     tree: Tree,
-    ranks: Range<u32>,
+    ranks: Ranks,
     /// Ranks that have not ended.
     running: u32,
     parent: Option<usize>,
@@ -83,6 +82,7 @@ pub(super) struct Simulation {
     number: u64,
     settings: Settings,
     share: Share,
+    hosts: usize,
     began: Instant,
     now: u64,
     /// When the present count began.
@@ -96,19 +96,22 @@ pub(super) struct Simulation {
 impl Simulation {
     /// Starts a job with so many ranks on each host.
     pub(super) fn new(hosts: u32, ranks: u32, width: u32) -> Simulation {
-        let mut all = Simulation::unstarted(hosts, ranks, width);
+        let mut all = Simulation::unstarted(&blocks(hosts, ranks), width);
         all.start();
         all.count_anew();
         all
     }
 
-    fn unstarted(hosts: u32, ranks: u32, width: u32) -> Simulation {
-        let share = |n| HostShare { name: format!("host{n}"), first: n * ranks, ranks };
-        let size = hosts * ranks;
+    /// Returns a job with the host of each rank.
+    fn unstarted(host_of: &[u32], width: u32) -> Simulation {
+        let size = host_of.len() as u32;
         let section = Section { ranks: size, program: "./a.out".into(), ..Section::default() };
         let program = "/usr/bin/mpiexec".into();
-        let below = (0..hosts).map(share).collect();
-        let tree = Tree { name: String::new(), ranks: 0, below, width, agent: None, program };
+        let shares = Ranks::of_hosts(host_of).into_iter().enumerate();
+        let below: Vec<HostShare> =
+            shares.map(|(n, ranks)| HostShare { name: format!("host{n}"), ranks }).collect();
+        let hosts = below.len();
+        let tree = Tree { name: String::new(), below, width, agent: None, program };
         let mut all = Simulation {
             processes: Vec::new(),
             homes: vec![0; size as usize],
@@ -117,15 +120,8 @@ impl Simulation {
             pending: BTreeMap::new(),
             number: 0,
             settings: Settings { sections: vec![section], ..Settings::default() },
-            share: Share {
-                first: 0,
-                size,
-                hosts: vec![ranks; hosts as usize],
-                job: 1,
-                secret: [0; 32],
-                base: 0,
-                parent: None,
-            },
+            share: Share::known(size, (1, [0; 32]), 0),
+            hosts,
             began: Instant::now(),
             now: 0,
             since: 0,
@@ -142,7 +138,7 @@ impl Simulation {
             store: Store::new(0..0, Vec::new()),
             batch: Batch::default(),
             tree,
-            ranks: 0..0,
+            ranks: Ranks::default(),
             running: 0,
             parent,
             children: Vec::new(),
@@ -159,7 +155,7 @@ impl Simulation {
         self.start_children(0);
         self.run();
         assert_eq!(self.daemons as usize, self.processes[0].children.len());
-        assert_eq!(self.processes.len(), 1 + self.share.hosts.len(), "each host is started once");
+        assert_eq!(self.processes.len(), 1 + self.hosts, "each host is started once");
     }
 
     /// Starts the daemons below a process, by the rule of all.
@@ -226,10 +222,10 @@ impl Simulation {
         match message {
             ToHost::Begin { share, tree, .. } => {
                 let process = &mut self.processes[id];
-                process.ranks = share.first..share.first + tree.ranks;
-                process.running = tree.ranks;
+                process.ranks = share.ranks;
+                process.running = process.ranks.count();
                 process.tree = *tree;
-                process.ranks.clone().for_each(|rank| self.homes[rank as usize] = id);
+                process.ranks.iter().for_each(|rank| self.homes[rank as usize] = id);
                 self.start_children(id);
                 self.send_up(id, &FromHost::Hello { version: VERSION, host: "host".into() });
                 let process = &mut self.processes[id];
@@ -242,8 +238,8 @@ impl Simulation {
             }
             ToHost::Table => {
                 self.send_down(id, &ToHost::Table);
-                let ranks = self.processes[id].ranks.clone();
-                let (first, lines) = (ranks.start, ranks.map(|_| line()).collect());
+                let ranks = &self.processes[id].ranks;
+                let (first, lines) = (ranks.first(), ranks.iter().map(|_| line()).collect());
                 self.add_tables(id, vec![HostTable { first, lines, notes: Vec::new() }]);
             }
             _ => {}
@@ -316,12 +312,12 @@ impl Simulation {
         for (party, message) in outgoing {
             match (party, message) {
                 (Party::Local(local), StoreMessage::Values(values)) => {
-                    let rank = self.processes[id].ranks.start + local;
+                    let rank = self.processes[id].ranks.at(local);
                     let answers = values.into_iter().map(|(key, value)| ((rank, key), value));
                     self.answers.extend(answers);
                 }
                 (Party::Local(local), StoreMessage::Reply { asker, message }) => {
-                    assert_eq!(self.processes[id].ranks.start + local, asker);
+                    assert_eq!(self.processes[id].ranks.at(local), asker);
                     let ToRank::Name(answer) = message else { panic!("{message:?}") };
                     self.named.insert(asker, answer);
                 }
@@ -346,7 +342,7 @@ impl Simulation {
     /// A rank asks for a value.
     pub(super) fn ask(&mut self, rank: u32, key: &str) {
         let home = self.homes[rank as usize];
-        let local = rank - self.processes[home].ranks.start;
+        let local = self.processes[home].ranks.index_of(rank).expect("its home");
         let outgoing = self.processes[home].store.ask(key.into(), local);
         self.deliver(home, outgoing);
     }
@@ -427,10 +423,20 @@ struct Job {
     end: Load,
 }
 
-/// Runs a job from its start to its end.
-fn run_job(hosts: u32, ranks: u32, width: u32) -> Job {
-    let size = hosts * ranks;
-    let mut all = Simulation::unstarted(hosts, ranks, width);
+/// Returns the host of each rank: so many ranks on each host, one after the other.
+fn blocks(hosts: u32, ranks: u32) -> Vec<u32> {
+    (0..hosts * ranks).map(|rank| rank / ranks).collect()
+}
+
+/// Returns the host of each rank where hosts get ranks in turn.
+fn turns(hosts: u32, ranks: u32) -> Vec<u32> {
+    (0..hosts * ranks).map(|rank| rank % hosts).collect()
+}
+
+/// Runs a job from its start to its end. A rank's partner is `distance` ranks further on.
+fn run_job(host_of: &[u32], distance: u32, width: u32) -> Job {
+    let size = host_of.len() as u32;
+    let mut all = Simulation::unstarted(host_of, width);
     all.start();
     assert!(all.processes.iter().all(|process| process.children.len() <= width as usize));
     let start = all.count_anew();
@@ -447,11 +453,11 @@ fn run_job(hosts: u32, ranks: u32, width: u32) -> Job {
         all.count_anew()
     };
     let to_one = look_up(&|_| 0);
-    let to_next = look_up(&|rank| (rank + ranks) % size);
+    let to_next = look_up(&|rank| (rank + distance) % size);
     all.send_down(0, &ToHost::Table);
     all.run();
     all.tables.sort_unstable();
-    assert!(all.tables.iter().copied().eq((0..hosts).map(|host| host * ranks)));
+    assert!(all.tables.iter().copied().eq(Ranks::of_hosts(host_of).iter().map(Ranks::first)));
     let table = all.count_anew();
     (0..size).for_each(|rank| all.exit(rank));
     all.run();
@@ -466,29 +472,37 @@ fn run_job(hosts: u32, ranks: u32, width: u32) -> Job {
 fn messages_of_a_process_depend_on_the_width_and_times_on_the_levels() {
     for width in [2, 8, 32] {
         for (hosts, ranks) in [(10, 10), (100, 10), (100, 100), (1000, 10)] {
-            let job = run_job(hosts, ranks, width);
-            let Job { depth, start, to_one, to_next, table, end } = job;
-            println!("{hosts} hosts with {ranks} ranks by {width}: {job:?}");
-            let case = format!("{hosts} hosts with {ranks} ranks by {width}");
-            let levels = (1 + hosts).ilog(width) + 1;
-            assert!(depth <= levels, "{case}: {depth} levels");
-            assert!(start.most <= 3 * width + 2, "{case}: start {start:?}");
-            assert!(to_one.most <= width + 1, "{case}: one address {to_one:?}");
-            assert!(table.most <= width + 1, "{case}: table {table:?}");
-            assert!(end.most <= 2, "{case}: end {end:?}");
-            let level = |load: &Load| {
-                let messages = u64::from(width + 2) * MESSAGE + load.most_bytes * BYTE;
-                2 * (LATENCY + messages) / 1000 * u64::from(depth)
-            };
-            for load in [&to_one, &table, &end] {
-                assert!(load.micros <= level(load), "{case}: {load:?}, {} expected", level(load));
+            for (placement, host_of, distance) in
+                [("in blocks", blocks(hosts, ranks), ranks), ("in turn", turns(hosts, ranks), 1)]
+            {
+                let job = run_job(&host_of, distance, width);
+                let Job { depth, start, to_one, to_next, table, end } = job;
+                let case = format!("{hosts} hosts with {ranks} ranks {placement} by {width}");
+                println!("{case}: {job:?}");
+                let levels = (1 + hosts).ilog(width) + 1;
+                assert!(depth <= levels, "{case}: {depth} levels");
+                assert!(start.most <= 3 * width + 2, "{case}: start {start:?}");
+                assert!(to_one.most <= width + 1, "{case}: one address {to_one:?}");
+                assert!(table.most <= width + 1, "{case}: table {table:?}");
+                assert!(end.most <= 2, "{case}: end {end:?}");
+                let level = |load: &Load| {
+                    let messages = u64::from(width + 2) * MESSAGE + load.most_bytes * BYTE;
+                    2 * (LATENCY + messages) / 1000 * u64::from(depth)
+                };
+                for load in [&to_one, &table, &end] {
+                    assert!(
+                        load.micros <= level(load),
+                        "{case}: {load:?}, {} expected",
+                        level(load)
+                    );
+                }
+                let agents = (AGENT.1 + AGENT.0 * u64::from(width)) / 1000 * u64::from(depth);
+                let limit = agents + level(&start) + u64::from(ranks) * RANK / 1000;
+                assert!(start.micros <= limit, "{case}: {start:?}, {limit} expected");
+                // A request and an answer on each edge of the way up and down.
+                let look_ups = hosts * ranks;
+                assert!(to_next.messages <= look_ups * 4 * depth, "{case}: {to_next:?}");
             }
-            let agents = (AGENT.1 + AGENT.0 * u64::from(width)) / 1000 * u64::from(depth);
-            let limit = agents + level(&start) + u64::from(ranks) * RANK / 1000;
-            assert!(start.micros <= limit, "{case}: {start:?}, {limit} expected");
-            // A request and an answer on each edge of the way up and down.
-            let look_ups = hosts * ranks;
-            assert!(to_next.messages <= look_ups * 4 * depth, "{case}: {to_next:?}");
         }
     }
 }

@@ -29,6 +29,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use bootstrap::Ranks;
 use bootstrap::control::ToRank;
 use bootstrap::service_names::{NameRequest, ServiceNames};
 use bootstrap::store_key::putter;
@@ -98,7 +99,7 @@ pub type Outgoing = Vec<(Party, StoreMessage)>;
 #[derive(Debug)]
 pub struct Store {
     /// The process numbers of the ranks of this host.
-    own: Range<u32>,
+    own: Ranks,
     /// Those of each child and all hosts below it, not always one range, and of each spawned job.
     below: Vec<(Range<u32>, Party)>,
     entries: HashMap<String, Entry>,
@@ -122,8 +123,9 @@ struct Entry {
 impl Store {
     /// Returns an empty store of a process whose ranks have these process numbers. `children`:
     /// which child leads to which numbers.
-    pub fn new(own: Range<u32>, children: Vec<(Range<u32>, usize)>) -> Store {
-        let asked = vec![0; own.len()];
+    pub fn new(own: impl Into<Ranks>, children: Vec<(Range<u32>, usize)>) -> Store {
+        let own = own.into();
+        let asked = vec![0; own.count() as usize];
         let entries = HashMap::new();
         let mut store = Store { own, below: Vec::new(), entries, asked, used: 0, names: None };
         store.below.extend(children.into_iter().map(|(numbers, id)| (numbers, Party::Child(id))));
@@ -212,7 +214,10 @@ impl Store {
 
     /// Answers a rank, by its process number.
     pub fn reply(&self, asker: u32, message: ToRank) -> Outgoing {
-        let way = self.way_to_process(asker).unwrap_or(Party::Local(asker - self.own.start));
+        let way = match self.own.index_of(asker) {
+            Some(local) => Party::Local(local),
+            None => self.way_beyond(asker),
+        };
         vec![(way, StoreMessage::Reply { asker, message })]
     }
 
@@ -284,18 +289,16 @@ impl Store {
 
     /// Returns the neighbour on the way to a key's owner; `None` if that is this process.
     fn way_to(&self, key: &str) -> Option<Party> {
-        self.way_to_process(putter(key).unwrap_or(0))
+        let number = putter(key).unwrap_or(0);
+        (!self.own.contains(number)).then(|| self.way_beyond(number))
     }
 
-    /// Returns the neighbour on the way to a process; `None` if it is a rank of this host.
-    fn way_to_process(&self, number: u32) -> Option<Party> {
-        if self.own.contains(&number) {
-            return None;
-        }
+    /// Returns the neighbour on the way to a process that is no rank of this host.
+    fn way_beyond(&self, number: u32) -> Party {
         let after = self.below.partition_point(|(numbers, _)| numbers.start <= number);
         let way = after.checked_sub(1).map(|before| &self.below[before]);
         let way = way.filter(|(numbers, _)| numbers.contains(&number));
-        Some(way.map_or(Party::Parent, |(_, party)| *party))
+        way.map_or(Party::Parent, |(_, party)| *party)
     }
 }
 
@@ -392,9 +395,9 @@ mod tests {
         }
 
         fn home(&mut self, number: u32) -> (usize, u32) {
-            let is_home = |store: &Store| store.own.contains(&number);
+            let is_home = |store: &Store| store.own.contains(number);
             let home = self.stores.iter().position(is_home).unwrap();
-            (home, number - self.stores[home].own.start)
+            (home, self.stores[home].own.index_of(number).expect("its home"))
         }
 
         fn deliver(&mut self, from: usize, outgoing: Outgoing) {
@@ -402,7 +405,7 @@ mod tests {
                 let down = |edge: &&(usize, Party, usize)| (edge.0, edge.1) == (from, party);
                 let (to, sender) = match party {
                     Party::Local(local) => {
-                        self.answers.push((self.stores[from].own.start + local, message));
+                        self.answers.push((self.stores[from].own.at(local), message));
                         continue;
                     }
                     Party::Parent => match self.edges.iter().find(|edge| edge.2 == from) {

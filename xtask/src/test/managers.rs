@@ -180,6 +180,11 @@ fn slurm_jobs() -> Vec<Job> {
         job("srun, PMI-2, two ranks open ports", "srun -N1 -n2 --mpi=pmi2 {programs}/ports", is_ok),
         job("srun, PMI-2, two nodes spawn", "srun -N2 -n4 --mpi=pmi2 {programs}/spawn", is_ok),
         job("srun, PMI-2, two nodes open ports", "srun -N2 -n4 --mpi=pmi2 {programs}/ports", is_ok),
+        job(
+            "srun, PMI-2, ranks dealt in turn spawn",
+            "srun -N2 -n4 -m cyclic --mpi=pmi2 {programs}/spawn",
+            is_ok,
+        ),
         job("srun, PMIx, two ranks spawn", "srun -N1 -n2 --mpi=pmix {programs}/spawn", is_ok),
         job("srun, no store, a program spawns", "srun -n1 --mpi=none {programs}/spawn", is_ok),
         job(
@@ -190,6 +195,11 @@ fn slurm_jobs() -> Vec<Job> {
         job(
             "srun, PMI-2, a stall on two nodes is reported",
             &format!("{STALLING} srun -N2 -n4 --mpi=pmi2 {LATE_SENDER}"),
+            is_reported,
+        ),
+        job(
+            "srun, PMI-2, a stall of ranks dealt in turn is reported",
+            &format!("{STALLING} srun -N2 -n4 -m cyclic --mpi=pmi2 {LATE_SENDER}"),
             is_reported,
         ),
         job(
