@@ -25,6 +25,7 @@ use crate::collective;
 use crate::explain;
 use crate::host_listener::HostListener;
 use crate::inter;
+use crate::late_ranks::LateRanks;
 use crate::lock::{LOCK, block_on, with};
 use crate::process::{Core, InitState, Process, predefined};
 use crate::stack::{Endpoint, Inter, Stack};
@@ -113,6 +114,7 @@ fn start_progress_thread() -> Result<()> {
 
 impl Core {
     fn start(knobs: &Knobs) -> Result<Core> {
+        let late_ranks = LateRanks::watch(knobs);
         let job =
             Job::from_environment().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         let job = match job {
@@ -131,6 +133,7 @@ impl Core {
             // The transports have put their addresses.
             job.fence().map_err(|error| Error::new(Class::Other, error.to_string()))?;
         }
+        drop(late_ranks);
         host_listener.iter().for_each(|listener| listener.serve(&job));
         let rails = endpoint.inter().and_then(Inter::verbs);
         let is_emulated = rails.is_some_and(Rails::is_emulated);

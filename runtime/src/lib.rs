@@ -43,6 +43,7 @@ mod incidents;
 mod init;
 mod inter;
 pub mod intercomm;
+mod late_ranks;
 mod launcher_program;
 mod lock;
 pub mod message;

@@ -45,6 +45,12 @@ pub(crate) enum Found {
     Manager(ProcessManager),
 }
 
+/// Returns the rank that the environment names, before a manager is asked.
+pub fn announced_rank() -> Option<u32> {
+    let number = |name| std::env::var(name).ok()?.trim().parse().ok();
+    number("PMI_RANK").or_else(|| number("PMIX_RANK"))
+}
+
 impl std::fmt::Debug for ProcessManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ProcessManager({}, {} of {})", self.name, self.rank, self.size)

@@ -43,6 +43,9 @@ const STALLING: &str = "env VERBENA_LAUNCH_STALL_TIMEOUT=2s";
 /// A program that is in one for some seconds more than the launcher needs to find it.
 const LATE_SENDER: &str = "{programs}/late_sender 12";
 
+/// A program whose rank 1 calls MPI_Init late.
+const LATE_RANK: &str = "sh -c 'test $SLURM_PROCID = 1 && sleep 4; exec {programs}/hello'";
+
 /// One job: its name, its words, and what must hold of its end.
 struct Job {
     name: &'static str,
@@ -188,6 +191,16 @@ fn slurm_jobs() -> Vec<Job> {
         job("srun, PMIx, two ranks spawn", "srun -N1 -n2 --mpi=pmix {programs}/spawn", is_ok),
         job("srun, no store, a program spawns", "srun -n1 --mpi=none {programs}/spawn", is_ok),
         job(
+            "srun, PMI-2, MPI_Init waits for a rank",
+            &format!("{STALLING} srun -N2 -n4 --mpi=pmi2 {LATE_RANK}"),
+            is_late,
+        ),
+        job(
+            "srun, PMIx, MPI_Init waits for a rank",
+            &format!("{STALLING} srun -N1 -n2 --mpi=pmix {LATE_RANK}"),
+            is_late,
+        ),
+        job(
             "srun, PMI-2, a stall is reported",
             &format!("{STALLING} srun -N1 -n2 --mpi=pmi2 {LATE_SENDER}"),
             is_reported,
@@ -276,6 +289,12 @@ fn is_reported(ran: &Ran) -> bool {
     let all = ["no progress for 2 s", "waits for", "MPI_Bcast", "rank 0 (pid ", "outside of MPI"];
     let none = ["not looked for", "lost host", "exited"];
     is_ok(ran) && all.into_iter().all(is_there) && !none.into_iter().any(is_there)
+}
+
+fn is_late(ran: &Ran) -> bool {
+    let lines = ran.stderr.matches("in MPI_Init").count();
+    let line = "verbena: rank 0 has waited 2 s in MPI_Init";
+    ran.success() && lines == 1 && ran.stderr.contains(line)
 }
 
 fn is_refused(ran: &Ran) -> bool {
