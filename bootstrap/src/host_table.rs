@@ -1,10 +1,10 @@
 //! The table of hosts: which host each rank of a job is on.
 //!
 //! Our launcher gives each rank the table as text. If each host has one block of ranks, these are
-//! the numbers of ranks, `64x1023,12`; otherwise the hosts in the order of the ranks, `@0-3x16,0-1`:
-//! one rank for each of the hosts 0 to 3, 16 times, then one for the hosts 0 and 1. Where another
-//! process manager has dealt the ranks, the lowest rank of each host puts the ranks of its host,
-//! `0-63,128`, into the store. Hosts are numbered in the order of their lowest ranks.
+//! the numbers of ranks, `64x1023,12`; otherwise the hosts in the order of the ranks,
+//! `@0-3x16,0-1`: one rank for each of the hosts 0 to 3, 16 times, then one for the hosts 0 and 1.
+//! Where another process manager has dealt the ranks, the lowest rank of each host puts the ranks
+//! of its host, `0-63,128`, into the store. Hosts are numbered in the order of their lowest ranks.
 //!
 //! `mpiexec` also gives the ranks of its host their places there, if it binds them:
 //! `0.0.1,0.1.2,-`, for each rank package, NUMA node and last-level cache.

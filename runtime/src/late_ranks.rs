@@ -1,5 +1,5 @@
-//! MPI_Init that waits for long. Process managers block it until all ranks of the job are there, and
-//! nobody else looks: the launcher that explains stalls needs ranks that have completed it
+//! MPI_Init that waits for long. Process managers block it until all ranks of the job are there,
+//! and nobody else looks: the launcher that explains stalls needs ranks that have completed it
 //! (`own_launcher`). Ranks 0 and 1 say so, since one of them may be the one that does not come.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
