@@ -14,6 +14,9 @@
 /// The variable with the number of ranks on each host.
 pub const HOSTS_VARIABLE: &str = "VERBENA_HOSTS";
 
+/// The longest text in bytes: Linux allows a variable 128 KiB with its name.
+pub const MAX_TEXT: usize = (128 << 10) - 64;
+
 /// The variable with the place of each rank of the host; empty if ranks are not bound.
 pub const PLACES_VARIABLE: &str = "VERBENA_PLACES";
 

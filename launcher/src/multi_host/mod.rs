@@ -112,7 +112,17 @@ fn connect(
     let hosts = settings.hosts.iter().zip(Ranks::of_hosts(&host_of));
     let shares: Vec<HostShare> =
         hosts.map(|(host, ranks)| HostShare { name: host.name.clone(), ranks }).collect();
-    let share = Share { hosts: host_table::encode(&host_of), ..share.clone() };
+    let table = host_table::encode(&host_of);
+    if table.len() > host_table::MAX_TEXT {
+        return Err(format!(
+            "the hosts of {} ranks in an order without a pattern take {} bytes of each rank's \
+             environment, and Linux allows {}: deal ranks to hosts in blocks or in turn",
+            share.size,
+            table.len(),
+            host_table::MAX_TEXT
+        ));
+    }
+    let share = Share { hosts: table, ..share.clone() };
     let tree = links::root(settings, shares.clone())?;
     let children = shares.len().min(tree.width as usize);
     raise_limit(Users { ranks: 0, children, output_files: settings.output.files(share.size) })
