@@ -188,6 +188,8 @@ impl Datarep {
             Datarep::User(user) => match &user.write {
                 None => data.buffer.pack(0, out.bytes_mut()),
                 Some(convert) => {
+                    // What the function leaves out must not be data of another access.
+                    out.bytes_mut().fill(0);
                     let (from, count) = (data.address as *mut u8, data.count as i64);
                     convert(from, data.handle, count, out.bytes_mut().as_mut_ptr(), 0)?;
                 }

@@ -168,7 +168,7 @@ fn by_batches(
         let (moved, result) = target.step((at, span), || match (&batches.batch[..], direction) {
             ([_], Direction::Read) => widen(target.disk.read(at, data)),
             ([_], Direction::Write) => widen(target.disk.write(at, data)),
-            (batch, _) => match block(&mut staging, target.sieve) {
+            (batch, _) => match block(&mut staging, span) {
                 Ok(block) if direction == Direction::Read => {
                     read_batch(target.disk, block, Batch { start, span, at, runs: batch }, data)
                 }
@@ -232,11 +232,15 @@ pub(crate) fn widen((moved, result): (usize, Result<()>)) -> (u64, Result<()>) {
     (moved as u64, result)
 }
 
-/// Returns the block that batches go through, made when the first one needs it.
-fn block(staging: &mut Option<Staging>, sieve: Sieve) -> Result<&mut Staging> {
+/// Returns the block that batches go through, of at least the bytes that this one spans. Few pieces
+/// need few bytes: a block of the most that a call moves costs more than to read them.
+fn block(staging: &mut Option<Staging>, span: u64) -> Result<&mut Staging> {
+    if staging.as_ref().is_some_and(|block| (block.bytes().len() as u64) < span) {
+        *staging = None;
+    }
     Ok(match staging {
         Some(block) => block,
-        empty => empty.insert(Staging::new(sieve.max_bytes)?),
+        empty => empty.insert(Staging::new(span)?),
     })
 }
 
@@ -274,4 +278,17 @@ fn bytes_before(start: i64, batch: &[Run], end: u64) -> u64 {
 #[cold]
 pub(crate) fn too_far() -> Error {
     Error::new(Class::Arg, "invalid file offset: the access ends beyond 2^63 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_as_long_as_what_is_read_into_it() {
+        let mut staging = None;
+        for (span, wanted) in [(100, 100), (90, 100), (5000, 5000), (5000, 5000)] {
+            assert_eq!(block(&mut staging, span).unwrap().bytes().len(), wanted);
+        }
+    }
 }

@@ -19,18 +19,30 @@ fn blocks() -> MutexGuard<'static, Vec<Vec<u8>>> {
 
 /// Returns a block of `len` bytes of any value.
 pub fn take(len: usize) -> Vec<u8> {
+    kept(len).unwrap_or_else(|| vec![0; len])
+}
+
+/// Returns a block like [`take`]; `None` if the system has no memory.
+pub(crate) fn try_take(len: usize) -> Option<Vec<u8>> {
+    kept(len).or_else(|| {
+        let mut block = Vec::new();
+        block.try_reserve_exact(len).ok()?;
+        block.resize(len, 0);
+        Some(block)
+    })
+}
+
+/// Takes a block of `len` bytes that was kept.
+fn kept(len: usize) -> Option<Vec<u8>> {
+    if len < MIN_BLOCK_BYTES {
+        return None;
+    }
     let mut blocks = blocks();
     let fitting = blocks.iter().enumerate().filter(|(_, block)| block.capacity() >= len);
     let smallest = fitting.min_by_key(|(_, block)| block.capacity()).map(|(at, _)| at);
-    let kept = smallest.filter(|_| len >= MIN_BLOCK_BYTES).map(|at| blocks.swap_remove(at));
-    drop(blocks);
-    match kept {
-        Some(mut block) => {
-            block.resize(len, 0);
-            block
-        }
-        None => vec![0; len],
-    }
+    let mut block = blocks.swap_remove(smallest?);
+    block.resize(len, 0);
+    Some(block)
 }
 
 /// Keeps a block for later, if there are not too many.

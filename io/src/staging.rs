@@ -5,6 +5,8 @@
 use fabric::UserBuf;
 use objects::{Class, Error, Result};
 
+use crate::spare;
+
 /// Addresses of blocks are multiples of this, as direct access needs.
 const ALIGN: usize = 4096;
 
@@ -16,17 +18,15 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Returns a block of zeros. MPI_ERR_NO_MEM if the system has no memory.
+    /// Returns a block of bytes of any value. MPI_ERR_NO_MEM if the system has no memory.
     pub(crate) fn new(bytes: u64) -> Result<Staging> {
-        let mut memory: Vec<u8> = Vec::new();
         let len = usize::try_from(bytes).ok().and_then(|len| len.checked_add(ALIGN));
-        let reserved = len.filter(|&len| memory.try_reserve_exact(len).is_ok());
-        let Some(len) = reserved else {
+        let Some((len, mut memory)) = len.and_then(|len| Some((len, spare::try_take(len)?))) else {
             let text = format!("no memory for a buffer of {bytes} bytes");
             return Err(Error::new(Class::NoMem, text));
         };
         let start = memory.as_ptr().addr().wrapping_neg() % ALIGN;
-        memory.resize(start + len - ALIGN, 0);
+        memory.truncate(start + len - ALIGN);
         Ok(Staging { memory, start })
     }
 
@@ -45,5 +45,28 @@ impl Staging {
         let block = self.bytes_mut();
         // SAFETY: the block is borrowed exclusively until `work` returns.
         work(unsafe { UserBuf::new(block.as_mut_ptr(), block.len()) })
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        spare::give_back(std::mem::take(&mut self.memory));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_long_block_is_used_again() {
+        spare::clear();
+        let first = Staging::new(1 << 20).unwrap();
+        let address = first.bytes().as_ptr();
+        assert!(address.addr().is_multiple_of(ALIGN) && first.bytes().len() == 1 << 20);
+        drop(first);
+        let second = Staging::new(1 << 20).unwrap();
+        assert_eq!((second.bytes().as_ptr(), second.bytes().len()), (address, 1 << 20));
+        assert!(Staging::new(u64::MAX).is_err() && Staging::new(1 << 62).is_err());
     }
 }
