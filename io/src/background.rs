@@ -1,8 +1,8 @@
 //! Transfers that go on after the calls that began them: by io_uring if they are short and one run
 //! of memory and of the file, otherwise on a thread of the pool.
 //!
-//! A short run of a file in memory moves in the call that begins it: a thread of the kernel, to
-//! which io_uring would leave it, costs more than the copy.
+//! A short access to a file in memory moves in the call that begins it: a thread, of the kernel's or
+//! of the pool, costs more than the copy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,6 +23,9 @@ use crate::workers;
 /// A checked access: through which view, from which packed byte on, and the user's data.
 pub(crate) type Wanted = (Arc<View>, u64, Arc<UserData>);
 
+/// Most pieces of the file of a short access: each takes a call of the system.
+const MAX_SHORT_PIECES: u64 = 64;
+
 /// One run of memory and where it begins in the file.
 #[derive(Clone, Copy)]
 struct Run {
@@ -38,11 +41,11 @@ impl File {
         wanted: Wanted,
         direction: Direction,
     ) -> Arc<Pending> {
-        let run = self.one_run(&wanted, direction);
-        if run.is_some_and(|run| self.is_in_memory() && uring::takes(run.memory.len(), false)) {
+        if self.is_short(&wanted, direction) {
             let (view, packed, data) = wanted;
             return Arc::new(Pending::finished(self.transfer(&view, packed, &data, direction)));
         }
+        let run = self.one_run(&wanted, direction);
         self.has_background.store(true, Relaxed);
         let pending = Arc::new(Pending::begin());
         if run.is_some_and(|run| self.begin_by_kernel(run, &pending)) {
@@ -53,6 +56,21 @@ impl File {
             promise.finish(file.transfer(&view, packed, &data, direction));
         }));
         pending
+    }
+
+    /// Returns true if the access costs less than to let another thread carry it out, and waits for
+    /// no device and no lock.
+    fn is_short(&self, (view, _, data): &Wanted, direction: Direction) -> bool {
+        let len = data.buffer.len();
+        len <= self.short_bytes()
+            && view.pieces_of(len) <= MAX_SHORT_PIECES
+            && self.locking(direction) == Locking::Nothing
+    }
+
+    /// Returns the most bytes that move faster than another thread begins to work; 0 if the system
+    /// may have to wait for a device.
+    pub(crate) fn short_bytes(&self) -> u64 {
+        if self.is_in_memory() { uring::MAX_INLINE_BYTES as u64 } else { 0 }
     }
 
     /// Returns the only run of an access; `None` if it has several, or takes more than moving it.

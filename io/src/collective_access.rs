@@ -259,7 +259,8 @@ impl File {
         hints: &Hints,
     ) -> Result<Outcome> {
         let locks = (hints.ds_write == Switch::Enable).then(|| self.range_locks.clone());
-        let window = Window { disk: self.disk.clone(), size: self.members.size(), locks };
+        let (disk, size) = (self.disk.clone(), self.members.size());
+        let window = Window { disk, size, locks, short_bytes: self.short_bytes() };
         let aggregators = aggregators::choose(&self.places, domains.aggregators);
         let (view, packed) = (&**view, *packed);
         let all = TwoPhase { steps, window, view, packed, data, domains, aggregators };

@@ -104,15 +104,16 @@ impl Steps<'_> {
         }
     }
 
-    /// Does work that may sleep in the kernel: here if that keeps nobody waiting but the caller,
-    /// otherwise on a thread of the pool.
+    /// Does work that may sleep in the kernel: here if it is short or keeps nobody waiting but the
+    /// caller, otherwise on a thread of the pool.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
+        is_short: bool,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         match self {
-            Steps::Blocking(_) => Ok(job()),
-            Steps::Driven(..) => self.join(start(job)).await,
+            Steps::Driven(..) if !is_short => self.join(start(job)).await,
+            _ => Ok(job()),
         }
     }
 

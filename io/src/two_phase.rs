@@ -65,11 +65,12 @@ impl TwoPhase<'_> {
             }
             let Some(own) = own else { continue };
             let (window, part) = (self.window.clone(), self.domains.window_of(own, round));
+            let is_short = self.window.is_short(part);
             let job = move || window.write(part, received);
             if round + 1 < rounds {
                 writing = Some(steps::start(job));
             } else {
-                outcome = outcome.and(self.steps.work(job).await?);
+                outcome = outcome.and(self.steps.work(is_short, job).await?);
             }
         }
         Ok(outcome)
@@ -91,14 +92,16 @@ impl TwoPhase<'_> {
         let mut requested = self.exchange(self.lists(0, false)).await?;
         for round in 0..rounds {
             let is_last = round + 1 == rounds;
-            let reading = own.map(|own| {
-                let (window, part) = (self.window.clone(), self.domains.window_of(own, round));
+            let part = own.map(|own| self.domains.window_of(own, round));
+            let is_short = part.is_some_and(|part| self.window.is_short(part));
+            let reading = part.map(|part| {
+                let window = self.window.clone();
                 let requested = std::mem::take(&mut requested);
                 move || window.read(part, &requested)
             });
             let answers = if is_last {
                 match reading {
-                    Some(job) => self.steps.work(job).await?,
+                    Some(job) => self.steps.work(is_short, job).await?,
                     None => Ok(Messages::none(self.window.size)),
                 }
             } else {

@@ -35,12 +35,19 @@ pub(crate) struct Window {
     pub(crate) size: u32,
     /// Locks what the aggregator writes, if independent writes take holes along.
     pub(crate) locks: Option<Arc<RangeLocks>>,
+    /// Most bytes that move faster than another thread begins to work.
+    pub(crate) short_bytes: u64,
 }
 
 /// The pieces that a member writes, and their data, one after the other.
 type Part<'a> = (Vec<Piece>, &'a [u8]);
 
 impl Window {
+    /// Returns true if the range moves faster than a thread begins to work, and needs no lock.
+    pub(crate) fn is_short(&self, (from, to): (i64, i64)) -> bool {
+        (to - from) as u64 <= self.short_bytes && self.locks.is_none()
+    }
+
     /// Writes the pieces of all members; `received` has their lists and data.
     pub(crate) fn write(&self, (from, to): (i64, i64), received: Messages) -> Result<()> {
         let result = self.write_pieces(from, (to - from) as u64, &received);

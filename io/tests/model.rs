@@ -760,6 +760,39 @@ fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
     });
 }
 
+/// A few pieces of a file in memory, too, and also if all members move theirs.
+#[test]
+fn short_accesses_of_few_pieces_in_memory_are_done_when_they_are_started() {
+    const PIECES: usize = 64;
+    if !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let path = PathBuf::from(format!("/dev/shm/io-model-{}-pieces", std::process::id()));
+    let (amode, info) = (amode::CREATE | amode::RDWR | amode::DELETE_ON_CLOSE, Info::new());
+    on_each(&Hub::new(1, 1), 0, &OpenArgs { path, amode, info }, |_, file| {
+        let byte = Datatype::byte();
+        let column = column(PIECES as i64);
+        column.commit();
+        let types = || Ok((byte.clone(), column.clone()));
+        file.set_view(Some(0), types(), Ok(Datarep::Native), Ok(Info::new())).unwrap();
+        let mut memory: Vec<u8> = (0..PIECES).map(|at| at as u8 + 1).collect();
+        for together in [Coordination::Independent, Coordination::Collective] {
+            let start = |direction, memory: &mut [u8]| {
+                let data = Ok(data(memory, false));
+                let pending = file.start(direction, Position::At(0), together, data).unwrap();
+                assert!(pending.is_done(), "{direction:?}, {together:?}");
+                assert_eq!(pending.take().unwrap().bytes, PIECES as u64);
+            };
+            for _ in 0..100 {
+                start(Direction::Write, &mut memory);
+                let mut back = vec![0; PIECES];
+                start(Direction::Read, &mut back);
+                assert!(back == memory);
+            }
+        }
+    });
+}
+
 /// The members that get the error of another one learn its rank once.
 #[test]
 fn the_error_of_another_member_names_it_once() {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use engine::Engine;
-use engine::MAX_INLINE_BYTES;
+pub(crate) use engine::MAX_INLINE_BYTES;
 pub(crate) use engine::Transfer;
 use kernel::KernelQueue;
 
