@@ -55,6 +55,8 @@ pub(crate) enum Reason {
     Apart,
     /// The pieces are not small.
     Large,
+    /// All pieces lie close together, and each member reads them with the holes.
+    Near,
     /// A hint asks for aggregators.
     Wanted,
     /// Small pieces interleave.
@@ -63,12 +65,13 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them: whether the data goes through aggregators, and why, for `--explain`.
-    pub(crate) const ALL: [(Reason, bool, &'static str); 7] = [
+    pub(crate) const ALL: [(Reason, bool, &'static str); 8] = [
         (Reason::Alone, false, "one rank has opened it"),
         (Reason::Forbidden, false, "a hint forbids aggregators"),
         (Reason::Unfit, false, "atomic mode, conversion or overlapping pieces"),
         (Reason::Apart, false, "the ranges of ranks do not interleave"),
         (Reason::Large, false, "the pieces are not small"),
+        (Reason::Near, false, "a short range is read"),
         (Reason::Wanted, true, "a hint asks for aggregators"),
         (Reason::Small, true, "small pieces interleave"),
     ];
@@ -105,6 +108,8 @@ struct Buffering {
     align: i64,
     /// Smallest mean piece, bytes, that each member moves by itself.
     direct_min: u64,
+    /// Longest range, bytes, in which each member moves its pieces by itself.
+    direct_range: u64,
 }
 
 /// The parts of the file that aggregators serve.
@@ -124,7 +129,7 @@ pub(crate) struct Domains {
 
 impl Summary {
     /// Words of an encoded summary.
-    const WORDS: usize = 10;
+    const WORDS: usize = 11;
     const SIZE: usize = Summary::WORDS * 8;
 
     fn encode(self, hints: &Hints, direction: Direction) -> [u8; Summary::SIZE] {
@@ -140,6 +145,7 @@ impl Summary {
             hints.cb_buffer_size as i64,
             hints.striping_unit as i64,
             hints.direct_min(direction) as i64,
+            hints.direct_range(direction) as i64,
         ];
         let mut out = [0; Summary::SIZE];
         for (place, word) in out.chunks_exact_mut(8).zip(words) {
@@ -185,6 +191,7 @@ pub(crate) async fn decide(
         window: word(7) as u64,
         align: word(8).max(Domains::ALIGN),
         direct_min: word(9) as u64,
+        direct_range: word(10) as u64,
     };
     Ok(choose(&summaries, switch, &buffering))
 }
@@ -209,13 +216,16 @@ fn choose(all: &[Summary], switch: Switch, buffering: &Buffering) -> Decision {
     let bytes = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.len));
     let pieces = busy.iter().fold(0u64, |sum, one| sum.saturating_add(one.pieces));
     let small = bytes / pieces.max(1) < buffering.direct_min;
+    let end = busy.iter().map(|one| one.end).max().unwrap_or(first);
     let reason = match (switch, interleave, small) {
         (Switch::Enable, ..) => Reason::Wanted,
         (_, false, _) => return Decision::Direct(Reason::Apart),
         (_, true, false) => return Decision::Direct(Reason::Large),
+        (_, true, true) if end.abs_diff(first) <= buffering.direct_range => {
+            return Decision::Direct(Reason::Near);
+        }
         (_, true, true) => Reason::Small,
     };
-    let end = busy.iter().map(|one| one.end).max().unwrap_or(first);
     Decision::Aggregate(reason, Domains::new(first, end, all.len() as u32, buffering))
 }
 
@@ -263,16 +273,17 @@ mod tests {
     fn small_interleaved_pieces_are_aggregated() {
         let all = [wants(0, 9000, 4500, 100), wants(90, 9090, 4500, 100)];
         let direct_min = 4096;
+        let (align, direct_range) = (Domains::ALIGN, 9089);
         let with = |all: &[Summary], switch| {
-            choose(
-                all,
-                switch,
-                &Buffering { nodes: 4, window: 1 << 20, align: Domains::ALIGN, direct_min },
-            )
+            let (nodes, window) = (4, 1 << 20);
+            choose(all, switch, &Buffering { nodes, window, align, direct_min, direct_range })
         };
         let automatic = |all: &[Summary]| with(all, Switch::Automatic);
         assert!(matches!(automatic(&all), Decision::Aggregate(Reason::Small, _)));
         assert_eq!(with(&all, Switch::Disable), Decision::Direct(Reason::Forbidden));
+        let near = [wants(1, 9000, 4500, 100), all[1]];
+        assert_eq!(automatic(&near), Decision::Direct(Reason::Near));
+        assert!(matches!(with(&near, Switch::Enable), Decision::Aggregate(Reason::Wanted, _)));
         let apart = [wants(0, 9000, 9000, 1), wants(9000, 9900, 900, 1)];
         assert_eq!(automatic(&apart), Decision::Direct(Reason::Apart));
         assert!(matches!(with(&apart, Switch::Enable), Decision::Aggregate(Reason::Wanted, _)));
@@ -290,7 +301,9 @@ mod tests {
 
     #[test]
     fn domains_of_whole_windows_take_one_round_each() {
-        let buffering = Buffering { nodes: 4, window: 4 << 20, align: 4096, direct_min: 0 };
+        let (direct_min, direct_range) = (0, 0);
+        let buffering =
+            Buffering { nodes: 4, window: 4 << 20, align: 4096, direct_min, direct_range };
         let domains = Domains::new(0, 16 << 20, 4, &buffering);
         assert_eq!((domains.each, domains.rounds()), (4 << 20, 1));
         assert_eq!(Domains::new(0, (16 << 20) + 1, 4, &buffering).rounds(), 2);
@@ -306,8 +319,9 @@ mod tests {
             (5000, 1 << 20, 8, 3, 10_000, 1 << 16),
             (5000, 1 << 20, 8, 3, 10_000, 3 << 20),
         ] {
-            let domains =
-                Domains::new(start, end, size, &Buffering { nodes, window, align, direct_min: 0 });
+            let (direct_min, direct_range) = (0, 0);
+            let buffering = Buffering { nodes, window, align, direct_min, direct_range };
+            let domains = Domains::new(start, end, size, &buffering);
             let whole = (end - start) / i64::from(domains.aggregators);
             assert!(align > whole || domains.each % align == 0, "{domains:?}");
             let mut windows = Vec::new();

@@ -71,6 +71,15 @@ impl FileSystem {
         FileSystem { name, kind, unit, stripes }
     }
 
+    /// Returns the longest range, bytes, in which each member reads its pieces by itself, however
+    /// small they are: one read of the system's cache, holes and all, costs less than an exchange.
+    pub(crate) fn direct_range(&self) -> u64 {
+        match self.kind {
+            Kind::Memory | Kind::Disk => 64 << 10,
+            Kind::Other | Kind::Nfs | Kind::Lustre | Kind::Parallel => 0,
+        }
+    }
+
     /// Returns the smallest mean piece, bytes, that each member moves by itself where the ranges of
     /// members interleave.
     ///

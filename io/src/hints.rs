@@ -78,6 +78,8 @@ pub struct Hints {
     /// Smallest mean pieces, bytes, that each member reads and writes by itself where the ranges of
     /// members interleave.
     direct_mins: [u64; 2],
+    /// Longest range in which each member reads its pieces by itself.
+    direct_range: u64,
     /// The file system; `None` until the file is open.
     pub(crate) file_system: Option<&'static str>,
 }
@@ -108,6 +110,7 @@ impl Hints {
             striping_factor: 0,
             direct: Direct::default(),
             direct_mins: [4 << 10; 2],
+            direct_range: 0,
             file_system: None,
         }
     }
@@ -133,6 +136,7 @@ impl Hints {
         }
         self.striping_factor = found.stripes;
         self.direct_mins = [Direction::Read, Direction::Write].map(|way| found.direct_min(way));
+        self.direct_range = if direct.reads { 0 } else { found.direct_range() };
     }
 
     /// Returns whether accesses go through aggregators.
@@ -143,6 +147,14 @@ impl Hints {
     /// Returns the smallest mean piece, bytes, that each member moves by itself.
     pub(crate) fn direct_min(&self, direction: Direction) -> u64 {
         self.direct_mins[usize::from(direction == Direction::Write)]
+    }
+
+    /// Returns the longest range, bytes, in which each member moves its pieces by itself; 0: none.
+    pub(crate) fn direct_range(&self, direction: Direction) -> u64 {
+        match (direction, self.ds_read) {
+            (Direction::Write, _) | (Direction::Read, Switch::Disable) => 0,
+            (Direction::Read, Switch::Automatic | Switch::Enable) => self.direct_range,
+        }
     }
 
     /// Takes over the hints that are given.
