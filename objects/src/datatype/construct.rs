@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use super::basic::{Basic, Family, Repr, Scalar};
 use super::contents::{Combiner, Construction, Contents};
-use super::typemap::{self, Builder, TypeMap};
+use super::typemap::{self, Builder, Placer, TypeMap};
 use super::{Datatype, lock};
 use crate::{Class, Error, Result};
 
@@ -362,16 +362,13 @@ impl Datatype {
 
     /// Composes blocks of so many elements, each at a displacement in units of bytes.
     fn placed(&self, blocks: impl Iterator<Item = (u64, i64)>, unit: i64) -> Option<TypeMap> {
-        let mut builder = Builder::default();
-        let mut last: Option<(u64, TypeMap)> = None;
-        for (length, disp) in blocks.filter(|&(length, _)| length > 0) {
-            let block = match &last {
-                Some((same, block)) if *same == length => block,
-                _ => &last.insert((length, self.block(length)?)).1,
-            };
-            builder.push(block.clone().shift(disp.checked_mul(unit)?)?)?;
+        let mut placer = Placer::new(self.map(), self.extent().1, blocks.size_hint().0);
+        for (length, disp) in blocks {
+            if length > 0 {
+                placer.push(length, disp.checked_mul(unit)?)?;
+            }
         }
-        builder.finish()
+        placer.finish()
     }
 }
 

@@ -183,6 +183,11 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
+    /// Returns a builder with space for so many layouts.
+    pub(crate) fn with_capacity(layouts: usize) -> Builder {
+        Builder { items: Vec::with_capacity(layouts), size: 0 }
+    }
+
     /// Adds a layout; `None` above 2^63 bytes.
     pub(crate) fn push(&mut self, layout: Layout) -> Option<()> {
         let size = layout.node.size();

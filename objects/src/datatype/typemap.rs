@@ -183,6 +183,60 @@ impl Builder {
     }
 }
 
+/// Places blocks of elements of one type, of which there may be very many. What a block has in
+/// common with all others is not computed for each: the signature follows from the number of
+/// elements, the bounds from the first and the last position of an element.
+pub(crate) struct Placer<'a> {
+    element: &'a TypeMap,
+    /// Bytes from one element of a block to the next.
+    extent: i64,
+    layout: layout::Builder,
+    elements: u64,
+    /// Lowest and highest displacement of an element.
+    reach: Option<(i64, i64)>,
+    /// The latest block: its elements, its layout, and the displacement of its last element.
+    last: Option<(u64, Layout, i64)>,
+}
+
+impl<'a> Placer<'a> {
+    /// `blocks` is how many are expected.
+    pub(crate) fn new(element: &'a TypeMap, extent: i64, blocks: usize) -> Placer<'a> {
+        let layout = layout::Builder::with_capacity(blocks);
+        Placer { element, extent, layout, elements: 0, reach: None, last: None }
+    }
+
+    /// Adds a block of `elements`, at least one, at a displacement in bytes; `None` if out of
+    /// range.
+    pub(crate) fn push(&mut self, elements: u64, disp: i64) -> Option<()> {
+        let (layout, last) = match &self.last {
+            Some((same, layout, last)) if *same == elements => (layout.clone(), *last),
+            _ => {
+                let layout = self.element.layout.clone().repeat(elements, self.extent)?;
+                let last = i64::try_from(elements - 1).ok()?.checked_mul(self.extent)?;
+                self.last = Some((elements, layout.clone(), last));
+                (layout, last)
+            }
+        };
+        self.layout.push(layout.shift(disp)?)?;
+        self.elements = self.elements.checked_add(elements)?;
+        let end = disp.checked_add(last)?;
+        let (low, high) = self.reach.unwrap_or((disp, disp));
+        self.reach = Some((low.min(disp).min(end), high.max(disp).max(end)));
+        Some(())
+    }
+
+    /// Returns the whole.
+    pub(crate) fn finish(self) -> Option<TypeMap> {
+        let Some((low, high)) = self.reach else { return Some(TypeMap::EMPTY) };
+        let bounds = self.element.bounds;
+        Some(TypeMap {
+            layout: self.layout.finish()?,
+            signature: self.element.signature.repeat(self.elements)?,
+            bounds: bounds.shift(low)?.union(bounds.shift(high)?),
+        })
+    }
+}
+
 /// Returns the type map of a basic type.
 pub(crate) fn basic(basic: Basic) -> TypeMap {
     use super::basic::{Repr, Scalar};
