@@ -13,6 +13,8 @@
 
 #![allow(unsafe_code)]
 
+use fabric::copy::copy_long;
+
 use super::layout::{Blocks, Node};
 
 /// `count` bodies at a stride: the kernels' view of a buffer.
@@ -441,7 +443,9 @@ unsafe fn run<const PACK: bool>(user: *mut u8, packed: *mut u8, len: usize) {
             8..=15 => ends::<PACK, 8>(user, packed, len),
             16..=31 => ends::<PACK, 16>(user, packed, len),
             32..=63 => ends::<PACK, 32>(user, packed, len),
-            _ => block::<PACK>(user, packed, len),
+            64..=2047 => block::<PACK>(user, packed, len),
+            _ if PACK => copy_long(user, packed, len),
+            _ => copy_long(packed, user, len),
         }
     }
 }
