@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use objects::{Area, Comm, Op};
 
-use crate::operation::{Data, Operation, ROOT_HERE, Vector};
+use crate::operation::{Blocks, Data, Operation, ROOT_HERE, Types, Vector};
 use crate::thresholds::SegmentUse;
 
 /// All that distinguishes two calls, except their addresses and lists. Types and operations are
@@ -32,8 +32,34 @@ enum Ends<'a> {
     Vector(&'a Vector<'a>, u64),
 }
 
+/// Calls with lists for more ranks or neighbours are not kept.
+const MAX_KEPT_BLOCKS: usize = 256;
+
+/// What a rank sends or receives in a call with lists. The lists themselves are compared apart.
+struct End {
+    area: Area,
+    count: u64,
+    ty: usize,
+}
+
+impl From<&Data<'_>> for End {
+    fn from(data: &Data) -> End {
+        End { area: data.area, count: data.count, ty: data.ty.identity() }
+    }
+}
+
+impl From<&Blocks<'_>> for End {
+    fn from(blocks: &Blocks) -> End {
+        let ty = match blocks.types {
+            Types::One(ty) => ty.identity(),
+            Types::Each(_) => 0,
+        };
+        End { area: blocks.area, count: blocks.counts.len() as u64, ty }
+    }
+}
+
 impl CacheKey {
-    /// The key of a call and its addresses; `None` for calls with lists other than one of counts.
+    /// The key of a call and its addresses; `None` for calls that are not kept.
     #[inline(always)]
     pub(crate) fn of(
         operation: &Operation,
@@ -62,7 +88,7 @@ impl CacheKey {
             Operation::ReduceScatter { vector, counts } => {
                 Ends::Vector(vector, counts.len() as u64)
             }
-            _ => return None,
+            _ => return CacheKey::of_lists(operation, comm, segment, is_root),
         };
         let (send, recv) = match ends {
             Ends::Data(send, recv) => (send.map(|data| data.area), recv.map(|data| data.area)),
@@ -86,6 +112,57 @@ impl CacheKey {
         let what = CacheKey::what(operation, comm, segment, [send.is_some(), recv.is_some()]);
         let key = CacheKey { what, context: comm.context(), counts, types, op, handle };
         Some((key, send.unwrap_or(Area::EMPTY), recv.unwrap_or(Area::EMPTY)))
+    }
+
+    /// The same for an operation with lists.
+    #[inline(never)]
+    fn of_lists(
+        operation: &Operation,
+        comm: &Comm,
+        segment: SegmentUse,
+        is_root: bool,
+    ) -> Option<(CacheKey, Area, Area)> {
+        let mut blocks = comm.peers().size() as usize;
+        let (send, recv): (Option<End>, Option<End>) = match operation {
+            Operation::Gatherv { send, recv, .. } => {
+                let recv = recv.as_ref().filter(|_| is_root);
+                (send.as_ref().map(End::from), recv.map(End::from))
+            }
+            Operation::Scatterv { send, recv, .. } => {
+                let send = send.as_ref().filter(|_| is_root);
+                (send.map(End::from), recv.as_ref().map(End::from))
+            }
+            Operation::Allgatherv { send, recv } => {
+                (send.as_ref().map(End::from), Some(recv.into()))
+            }
+            Operation::Alltoallv { send, recv } => {
+                (send.as_ref().map(End::from), Some(recv.into()))
+            }
+            Operation::NeighborAllgather { edges, send, recv }
+            | Operation::NeighborAlltoall { edges, send, recv } => {
+                blocks = edges.sources.len() + edges.destinations.len();
+                (Some(send.into()), Some(recv.into()))
+            }
+            Operation::NeighborAllgatherv { edges, send, recv } => {
+                blocks = edges.sources.len() + edges.destinations.len();
+                (Some(send.into()), Some(recv.into()))
+            }
+            Operation::NeighborAlltoallv { edges, send, recv } => {
+                blocks = edges.sources.len() + edges.destinations.len();
+                (Some(send.into()), Some(recv.into()))
+            }
+            _ => return None,
+        };
+        if blocks > MAX_KEPT_BLOCKS {
+            return None;
+        }
+        let what = CacheKey::what(operation, comm, segment, [send.is_some(), recv.is_some()]);
+        let numbers = |end: End| (end.count, end.ty, end.area);
+        let (sent, send_type, send) = send.map_or((0, 0, Area::EMPTY), numbers);
+        let (received, recv_type, recv) = recv.map_or((0, 0, Area::EMPTY), numbers);
+        let (counts, types) = ([sent, received], [send_type, recv_type]);
+        let key = CacheKey { what, context: comm.context(), counts, types, op: 0, handle: 0 };
+        Some((key, send, recv))
     }
 
     /// Kind, root, and which buffers there are. An operation within the local group of an

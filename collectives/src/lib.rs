@@ -24,6 +24,7 @@ pub mod coll_args;
 mod compositions;
 pub mod executor;
 pub mod grouping;
+mod kept_lists;
 mod latest_call;
 pub mod level;
 pub mod operation;

@@ -235,15 +235,6 @@ impl Operation<'_> {
         }
     }
 
-    /// Elements of each rank, where that is all that is in lists.
-    #[inline]
-    pub(crate) fn counts(&self) -> &[u64] {
-        match self {
-            Operation::ReduceScatter { counts, .. } => counts,
-            _ => &[],
-        }
-    }
-
     /// The operands, in a reduction.
     pub fn vector(&self) -> Option<&Vector<'_>> {
         match self {

@@ -4,8 +4,7 @@
 //! numbers alone; therefore communicators share them. The latest calls are kept whole except for
 //! their addresses ([`CacheKey`]); therefore repeating a small collective costs a comparison.
 //! Locations of ranks are kept for each communicator that has set them
-//! ([`Planner::set_locations`]). Calls with other lists than one of counts are planned anew each
-//! time: reading the lists costs as much.
+//! ([`Planner::set_locations`]). Calls with long lists are planned anew each time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use crate::builder::Builder;
 use crate::cache_key::CacheKey;
 use crate::call::Call;
 use crate::coll_args::CollArgs;
+use crate::kept_lists::KeptLists;
 use crate::level::{Level, RankLocation};
 use crate::operation::Operation;
 use crate::plan::{Plan, SharedSegment};
@@ -60,8 +60,8 @@ const SEVERAL_JOBS: u32 = u32::MAX;
 /// A call that was planned.
 struct CacheEntry {
     key: CacheKey,
-    /// Of each rank, where each has its own.
-    counts: Box<[u64]>,
+    /// Those of the call, if it has some.
+    lists: KeptLists,
     /// With the addresses of the last call.
     plan: Plan,
 }
@@ -299,11 +299,10 @@ impl Planner {
         let Some((key, send, recv)) = CacheKey::of(operation, comm, segment) else {
             return self.plan_anew(operation, comm, segment).map(|plan| then(&plan));
         };
-        let (counts, row) = (operation.counts(), key.hash(ROW_BITS));
+        let row = key.hash(ROW_BITS);
         let is_it = |entry: &CacheEntry| {
-            // Element by element: some C libraries take 150 ns to compare no bytes at no address.
             key.is(&entry.key)
-                && entry.counts.iter().eq(counts)
+                && entry.lists.are_of(operation)
                 && !Call::is_aliased(send, recv)
                 && entry.plan.is_possible()
         };
@@ -314,7 +313,8 @@ impl Planner {
         let plan = self.plan_anew(operation, comm, segment)?;
         let [latest, before] = &mut self.recent[row];
         *before = latest.take();
-        Ok(then(&latest.insert(CacheEntry { key, counts: counts.into(), plan }).plan))
+        let lists = KeptLists::of(operation);
+        Ok(then(&latest.insert(CacheEntry { key, lists, plan }).plan))
     }
 
     /// Plans a call that may be started in any order with others. It uses no collective segment,
@@ -445,7 +445,7 @@ mod tests {
     use objects::{Area, Datatype, Group};
 
     use super::*;
-    use crate::operation::Data;
+    use crate::operation::{Blocks, Data, Edges, Types};
 
     #[test]
     fn a_communicator_may_have_rules_of_its_own() {
@@ -545,5 +545,50 @@ mod tests {
             assert_eq!(first.len(), 2);
             assert_eq!(both(), first, "nothing is planned anew");
         }
+    }
+
+    #[test]
+    fn a_call_with_the_same_lists_is_kept() {
+        let [byte, word] = [0x247, 0x259].map(|handle| Datatype::predefined(handle).unwrap());
+        let comm = Comm::new("", 1, 0, Group::world(3));
+        let mut planner = Planner::new(&Thresholds::default());
+        let schedule = |planner: &mut Planner, operation: &Operation| {
+            let plan = planner.plan(operation, &comm).unwrap();
+            std::ptr::from_ref(plan.schedule())
+        };
+        let blocks = |counts, displs, types| Blocks { area: Area::EMPTY, counts, displs, types };
+        let (counts, displs) = (&[1, 2, 3], &[0, 8, 16]);
+        let both = [[byte.clone(), word.clone(), word.clone()], [(); 3].map(|()| byte.clone())];
+        let [each, other] = [&both[0], &both[1]].map(|types| Types::Each(types));
+        let edges = [&[Some(1), None], &[Some(2), None]].map(|sources: &[Option<u32>; 2]| Edges {
+            sources,
+            destinations: &[Some(1)],
+            cartesian: false,
+        });
+        let one = Data { area: Area::EMPTY, count: 1, ty: byte };
+        let exchange = |recv| Operation::Alltoallv { send: None, recv };
+        let neighbors = |edges| Operation::NeighborAllgather { edges, send: one, recv: one };
+        for [operation, different] in [
+            [
+                exchange(blocks(counts, displs, Types::One(byte))),
+                exchange(blocks(&[1, 2, 4], displs, Types::One(byte))),
+            ],
+            [
+                exchange(blocks(counts, displs, Types::One(byte))),
+                exchange(blocks(counts, &[0, 8, 24], Types::One(byte))),
+            ],
+            [
+                exchange(blocks(counts, displs, Types::One(byte))),
+                exchange(blocks(counts, displs, Types::One(word))),
+            ],
+            [exchange(blocks(counts, displs, each)), exchange(blocks(counts, displs, other))],
+            edges.map(neighbors),
+        ] {
+            let first = schedule(&mut planner, &operation);
+            assert_eq!(schedule(&mut planner, &operation), first, "nothing is planned anew");
+            assert_ne!(schedule(&mut planner, &different), first, "{different:?}");
+        }
+        let short = exchange(blocks(&counts[..2], displs, Types::One(byte)));
+        assert!(planner.plan(&short, &comm).is_err());
     }
 }
