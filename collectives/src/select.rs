@@ -539,7 +539,7 @@ fn rules_of_flags(t: &Thresholds, rules: &mut Vec<Rule>) {
         return;
     }
     let reductions = [Reduce, Allreduce, ReduceScatter, ReduceScatterBlock];
-    let kinds = [Barrier, Bcast, Gather, Scatter, Allgather, Alltoall]
+    let kinds = [Barrier, Bcast, Gather, Scatter, Allgather, Allgatherv, Alltoall]
         .into_iter()
         .chain(reductions.into_iter().filter(|_| !t.reproducible));
     rules.extend(kinds.map(|kind| rule(kind, 0, 0, Algorithm::SegmentFlags)));
@@ -640,7 +640,9 @@ fn rules_of_data(t: &Thresholds, from: u64, rules: &mut Vec<Rule>) {
         rule(Of::Allgather, 0, 0, RecursiveDoubling),
         rule(Of::Allgather, 0, 0, Bruck),
         rule(Of::Allgatherv, t.allgather_long, 0, Ring),
-        rule(Of::Allgatherv, 0, 0, Bruck),
+        rule(Of::Allgatherv, 0, 3, Bruck),
+        // Two ranks exchange their blocks, straight from buffer to buffer.
+        rule(Of::Allgatherv, 0, 0, Ring),
         rule(Of::Alltoall, t.alltoall_short.saturating_add(1), 0, Scattered),
         Rule { ranks: 9, ..between_hosts(Of::Alltoall, Radix) },
         between_hosts(Of::Alltoall, Scattered),
