@@ -13,8 +13,9 @@
 //!                                                 not send that way
 //! ```
 //!
-//! Trials get rarer while they fail. All messages that are begun in a trial are copied the tried
-//! way: ways that alternate would hold each other up, and cost the same.
+//! A trial ends with one body that takes many times as long: in a virtual machine the system may
+//! copy at a tenth of the speed. Trials get rarer while they fail. All messages that are begun in a
+//! trial are copied the tried way: ways that alternate would hold each other up, and cost the same.
 //!
 //! The receiver alone decides about messages that are announced anyway. Of shorter ones it tells
 //! the sender which classes it wants to have announced, by a bit for each in a word of the ring.
@@ -54,6 +55,9 @@ pub(crate) const LEAST_BYTES: u32 = 1 << FIRST_CLASS;
 const INTERVAL: std::ops::RangeInclusive<u32> = 4..=4096;
 /// Factor of the interval after a trial that took more than twice as long.
 const FAR_FACTOR: u32 = 8;
+/// Factor of the cost from which on one body of a trial ends it. An interrupt that makes one so slow
+/// only puts the next trial off.
+const HOPELESS_FACTOR: u32 = 4;
 /// Bodies after which a trial ends in which the sender did not send the other way.
 const MAX_TRIAL: u32 = 128;
 
@@ -155,7 +159,10 @@ impl Class {
         self.bodies += 1;
         if self.is_trial {
             let least = |copies: Copies| self.costs[copies as usize].least();
-            self.judge(least(self.best), least(self.tried));
+            let (now, tried) = (least(self.best), least(self.tried));
+            let is_hopeless = |now| copies == self.tried && cost.0 / HOPELESS_FACTOR > now;
+            let alone = Some(cost.0).filter(|_| now.is_some_and(is_hopeless));
+            self.judge(now, tried.or(alone));
         } else if self.bodies >= self.interval {
             self.tried = self.tried.next();
             if self.tried == self.best {
@@ -336,7 +343,7 @@ mod tests {
             }
             bodies
         };
-        assert_eq!([tried(1_500), tried(3_000)], [24, 12]);
+        assert_eq!([tried(1_500), tried(3_000), tried(9_000)], [24, 12, 3]);
     }
 
     #[test]
