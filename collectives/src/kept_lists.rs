@@ -1,7 +1,7 @@
 //! The lists of a call as words, by which the planner recognises a call that it planned recently.
 //!
-//! A list is its length and then its elements; therefore no two calls of a kind have the same words.
-//! Types are distinguished by the addresses of their objects, as in the key of the call.
+//! A list is its length and then its elements; therefore no two calls of a kind have the same
+//! words. Types are distinguished by the addresses of their objects, as in the key of the call.
 
 use objects::Datatype;
 

@@ -1,8 +1,8 @@
 //! Transfers that go on after the calls that began them: by io_uring if they are short and one run
 //! of memory and of the file, otherwise on a thread of the pool.
 //!
-//! A short access to a file in memory moves in the call that begins it: a thread, of the kernel's or
-//! of the pool, costs more than the copy.
+//! A short access to a file in memory moves in the call that begins it: a thread, of the kernel's
+//! or of the pool, costs more than the copy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

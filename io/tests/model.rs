@@ -7,6 +7,9 @@
 //! `CASES=n` runs more of them, from `FIRST=n` on, and `FOLDER=path` on another file system. In
 //! continuous integration each day has cases of its own.
 
+#[path = "model/short_accesses.rs"]
+mod short_accesses;
+
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -731,66 +734,6 @@ fn a_view_at_the_shared_pointer_is_at_the_same_byte_for_all() {
     std::fs::remove_file(&path).unwrap();
     let lengths = [1, 2, 3].map(|value| found.iter().filter(|byte| **byte == value).count());
     assert_eq!(lengths, [200, 100, 200]);
-}
-
-/// A copy of 64 KiB from or to memory takes less time than a thread of the kernel needs to begin.
-#[test]
-fn short_accesses_of_a_file_in_memory_are_done_when_they_are_started() {
-    const SHORT: usize = 64 << 10;
-    if !Path::new("/dev/shm").is_dir() {
-        return;
-    }
-    let path = PathBuf::from(format!("/dev/shm/io-model-{}-started", std::process::id()));
-    let (amode, info) = (amode::CREATE | amode::RDWR | amode::DELETE_ON_CLOSE, Info::new());
-    on_each(&Hub::new(1, 1), 0, &OpenArgs { path, amode, info }, |_, file| {
-        let mut memory: Vec<u8> = (0..SHORT).map(|at| (at % 251) as u8).collect();
-        let start = |direction, memory: &mut [u8]| {
-            let (at, alone) = (Position::At(5), Coordination::Independent);
-            let pending = file.start(direction, at, alone, Ok(data(memory, false))).unwrap();
-            assert!(pending.is_done(), "{direction:?}");
-            assert_eq!(pending.take().unwrap().bytes, SHORT as u64);
-        };
-        // A thread of the kernel that is not asleep may be as fast now and then.
-        for _ in 0..100 {
-            start(Direction::Write, &mut memory);
-            let mut back = vec![0; SHORT];
-            start(Direction::Read, &mut back);
-            assert!(back == memory);
-        }
-    });
-}
-
-/// A few pieces of a file in memory, too, and also if all members move theirs.
-#[test]
-fn short_accesses_of_few_pieces_in_memory_are_done_when_they_are_started() {
-    const PIECES: usize = 64;
-    if !Path::new("/dev/shm").is_dir() {
-        return;
-    }
-    let path = PathBuf::from(format!("/dev/shm/io-model-{}-pieces", std::process::id()));
-    let (amode, info) = (amode::CREATE | amode::RDWR | amode::DELETE_ON_CLOSE, Info::new());
-    on_each(&Hub::new(1, 1), 0, &OpenArgs { path, amode, info }, |_, file| {
-        let byte = Datatype::byte();
-        let column = column(PIECES as i64);
-        column.commit();
-        let types = || Ok((byte.clone(), column.clone()));
-        file.set_view(Some(0), types(), Ok(Datarep::Native), Ok(Info::new())).unwrap();
-        let mut memory: Vec<u8> = (0..PIECES).map(|at| at as u8 + 1).collect();
-        for together in [Coordination::Independent, Coordination::Collective] {
-            let start = |direction, memory: &mut [u8]| {
-                let data = Ok(data(memory, false));
-                let pending = file.start(direction, Position::At(0), together, data).unwrap();
-                assert!(pending.is_done(), "{direction:?}, {together:?}");
-                assert_eq!(pending.take().unwrap().bytes, PIECES as u64);
-            };
-            for _ in 0..100 {
-                start(Direction::Write, &mut memory);
-                let mut back = vec![0; PIECES];
-                start(Direction::Read, &mut back);
-                assert!(back == memory);
-            }
-        }
-    });
 }
 
 /// The members that get the error of another one learn its rank once.

@@ -55,8 +55,8 @@ pub(crate) const LEAST_BYTES: u32 = 1 << FIRST_CLASS;
 const INTERVAL: std::ops::RangeInclusive<u32> = 4..=4096;
 /// Factor of the interval after a trial that took more than twice as long.
 const FAR_FACTOR: u32 = 8;
-/// Factor of the cost from which on one body of a trial ends it. An interrupt that makes one so slow
-/// only puts the next trial off.
+/// Factor of the cost from which on one body of a trial ends it. An interrupt that makes one so
+/// slow only puts the next trial off.
 const HOPELESS_FACTOR: u32 = 4;
 /// Bodies after which a trial ends in which the sender did not send the other way.
 const MAX_TRIAL: u32 = 128;
