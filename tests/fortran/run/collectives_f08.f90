@@ -258,11 +258,12 @@ contains
     type(MPI_Request) :: requests(3)
     counts = 1
     places = [(i - 1, i = 1, n)]
+    ! Open MPI 4 has no interfaces of these: without ierror, the procedures would find one by chance.
     call MPI_Allreduce_init(a, b, 3, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &
-      requests(1))
+      requests(1), j)
     call MPI_Allgatherv_init(me, 1, MPI_INTEGER, all_of, counts, places, MPI_INTEGER, &
-      MPI_COMM_WORLD, MPI_INFO_NULL, requests(2))
-    call MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, requests(3))
+      MPI_COMM_WORLD, MPI_INFO_NULL, requests(2), j)
+    call MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, requests(3), j)
     do j = 1, 3
       a = [j, me, 1]
       b = 0
