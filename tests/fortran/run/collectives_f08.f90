@@ -258,7 +258,7 @@ contains
     type(MPI_Request) :: requests(3)
     counts = 1
     places = [(i - 1, i = 1, n)]
-    ! Open MPI 4 has no interfaces of these: without ierror, the procedures would find one by chance.
+    ! Open MPI 4 has no interfaces of these: without ierror they would write to any address.
     call MPI_Allreduce_init(a, b, 3, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &
       requests(1), j)
     call MPI_Allgatherv_init(me, 1, MPI_INTEGER, all_of, counts, places, MPI_INTEGER, &
