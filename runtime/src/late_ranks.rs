@@ -6,7 +6,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use bootstrap::process_manager;
-use config::{DEFAULT_STALL_TIMEOUT, Knobs, knob};
+use config::Knobs;
+
+use crate::own_launcher::stall_timeout;
 
 /// The ranks that speak.
 const SPEAKERS: u32 = 2;
@@ -21,10 +23,7 @@ impl LateRanks {
     /// Starts to wait, if a process manager has started this process.
     pub(crate) fn watch(knobs: &Knobs) -> Option<LateRanks> {
         let rank = process_manager::announced_rank().filter(|rank| *rank < SPEAKERS)?;
-        let timeout = knobs.duration(knob::LAUNCH_STALL_TIMEOUT).unwrap_or(DEFAULT_STALL_TIMEOUT);
-        if timeout.is_zero() {
-            return None;
-        }
+        let timeout = stall_timeout(knobs)?;
         let (ends, end) = mpsc::channel();
         let thread = std::thread::Builder::new().name("verbena-init".into());
         let wait = move || {

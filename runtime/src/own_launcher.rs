@@ -52,9 +52,14 @@ pub(crate) fn launcher() -> Result<Arc<Control>, String> {
 /// job of our launcher, and if stalls are not to be reported.
 pub(crate) fn watch_after(job: &Job, knobs: &Knobs) -> Option<Duration> {
     job.process_manager()?;
-    let timeout = knobs.duration(knob::LAUNCH_STALL_TIMEOUT).unwrap_or(DEFAULT_STALL_TIMEOUT);
     // The launcher needs the other half.
-    Some(timeout / 2).filter(|half| !half.is_zero())
+    stall_timeout(knobs).map(|timeout| timeout / 2)
+}
+
+/// Returns the time that makes a stall; `None` if stalls are not to be reported.
+pub(crate) fn stall_timeout(knobs: &Knobs) -> Option<Duration> {
+    let timeout = knobs.duration(knob::LAUNCH_STALL_TIMEOUT).unwrap_or(DEFAULT_STALL_TIMEOUT);
+    Some(timeout).filter(|timeout| !timeout.is_zero())
 }
 
 impl Core {
