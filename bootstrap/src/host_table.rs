@@ -11,7 +11,9 @@
 //!
 //! Decoding is total: any text is a table for `size` ranks, or nothing.
 
-/// The variable with the number of ranks on each host.
+use std::fmt::Display;
+
+/// The variable with the table of hosts.
 pub const HOSTS_VARIABLE: &str = "VERBENA_HOSTS";
 
 /// The longest text in bytes: Linux allows a variable 128 KiB with its name.
@@ -51,31 +53,28 @@ pub fn decode_places(text: &str, ranks: u32) -> Option<Vec<Place>> {
 /// Encodes the host of each rank.
 pub fn encode(host_of: &[u32]) -> String {
     if !host_of.is_sorted() {
-        return format!("{TURNS}{}", encode_turns(host_of));
+        let turns: Vec<String> = rising_runs(host_of).collect();
+        return format!("{TURNS}{}", repeated(&turns));
     }
     let counts: Vec<usize> = host_of.chunk_by(|one, next| one == next).map(<[u32]>::len).collect();
-    let runs = counts.chunk_by(|one, next| one == next).map(|run| times(run[0], run.len()));
-    runs.collect::<Vec<_>>().join(",")
+    repeated(&counts)
 }
 
-/// Encodes hosts as runs that rise by 1, each with the number of its repetitions.
-fn encode_turns(host_of: &[u32]) -> String {
-    let turns = host_of.chunk_by(|one, next| one + 1 == *next).map(|turn| match turn {
-        [only] => only.to_string(),
-        turn => format!("{}-{}", turn[0], turn[turn.len() - 1]),
+/// Spells items, each with the number of its repetitions.
+fn repeated<T: PartialEq + Display>(items: &[T]) -> String {
+    let runs = items.chunk_by(|one, next| one == next).map(|run| match run.len() {
+        1 => run[0].to_string(),
+        count => format!("{}x{count}", run[0]),
     });
-    let turns: Vec<String> = turns.collect();
-    let runs = turns.chunk_by(|one, next| one == next).map(|run| times(&run[0], run.len()));
     runs.collect::<Vec<_>>().join(",")
 }
 
-fn times(what: impl std::fmt::Display, count: usize) -> String {
-    if count == 1 { what.to_string() } else { format!("{what}x{count}") }
-}
-
-/// Returns true for the text of a table in which a host has several blocks of ranks.
-pub fn is_in_turns(text: &str) -> bool {
-    text.starts_with(TURNS)
+/// Spells runs of numbers that rise by 1.
+fn rising_runs(numbers: &[u32]) -> impl Iterator<Item = String> {
+    numbers.chunk_by(|one, next| one + 1 == *next).map(|run| match run {
+        [alone] => alone.to_string(),
+        run => format!("{}-{}", run[0], run[run.len() - 1]),
+    })
 }
 
 /// Decodes the host of each of `size` ranks.
@@ -116,11 +115,7 @@ pub fn decode(text: &str, size: u32) -> Option<Vec<u32>> {
 
 /// Encodes ranks in rising order.
 pub(crate) fn encode_ranks(ranks: &[u32]) -> String {
-    let runs = ranks.chunk_by(|rank, next| rank + 1 == *next).map(|run| match run {
-        [alone] => alone.to_string(),
-        run => format!("{}-{}", run[0], run[run.len() - 1]),
-    });
-    runs.collect::<Vec<_>>().join(",")
+    rising_runs(ranks).collect::<Vec<_>>().join(",")
 }
 
 /// Enters the ranks of one host, all below the length of `host_of`; `None` if a rank has a host

@@ -639,11 +639,9 @@ fn check_descendant(
 
 /// Returns the process numbers of the ranks of this host.
 fn local_numbers(params: &RankParams) -> Result<Vec<u32>, BootstrapError> {
-    let RankParams { rank, size, local_rank, local_size, first, .. } = *params;
-    let text = std::env::var(HOSTS_VARIABLE).unwrap_or_default();
-    if local_size == size || !host_table::is_in_turns(&text) {
-        let number = first + rank;
-        return Ok((number - local_rank..number - local_rank + local_size).collect());
+    let RankParams { rank, size, local_size, first, .. } = *params;
+    if local_size == size {
+        return Ok((first..first + size).collect());
     }
     let host_of = hosts_of_launcher(size).map_err(BootstrapError::Manager)?;
     let host = host_of[rank as usize];

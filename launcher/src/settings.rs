@@ -85,8 +85,7 @@ pub struct Settings {
     /// ([`crate::options::deal`]): those that get ranks, in order, the number of ranks as slots.
     #[serde(skip)]
     pub hosts: Vec<Host>,
-    /// The host of each dealt rank, by its index in `hosts`; empty if the ranks of each host follow
-    /// each other, in the order of the hosts.
+    /// The host of each rank, by its index in `hosts`, once the ranks are dealt.
     #[serde(skip)]
     pub host_of: Vec<u32>,
     /// The command that starts the daemon on a host, if not [`DEFAULT_AGENT`].

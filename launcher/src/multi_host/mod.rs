@@ -15,7 +15,6 @@ mod other_jobs;
 mod state;
 mod table;
 
-use std::iter::repeat_n;
 use std::time::Instant;
 
 use bootstrap::{Ranks, host_table};
@@ -53,7 +52,7 @@ pub(crate) fn run(
     let refused = |message: String| CannotRun { message, code: 1 };
     // Before signals are blocked, which agents would inherit. A signal that ends this process
     // now also ends the daemons, which lose their connection.
-    let (shares, host_of, links) = connect(settings, share, arrived).map_err(refused)?;
+    let (shares, links) = connect(settings, share, arrived).map_err(refused)?;
     let signals =
         Signals::open().map_err(|error| refused(format!("cannot wait for signals: {error}")))?;
     let mut output = Output::new(&settings.output)?;
@@ -69,7 +68,7 @@ pub(crate) fn run(
     let mut job = MultiHostJob {
         input: links.want_input().then(StandardInput::new),
         hosts: shares.into_iter().map(host).collect(),
-        host_of,
+        host_of: settings.host_of.clone(),
         store,
         links,
         jobs,
@@ -101,18 +100,16 @@ pub(crate) fn run(
     Ok(code)
 }
 
-/// Starts the first daemons of the tree, which start the others. Returns all hosts that get ranks,
-/// and the host of each rank.
+/// Starts the first daemons of the tree, which start the others. Returns all hosts that get ranks.
 fn connect(
     settings: &Settings,
     share: &Share,
     arrived: Vec<Arrival>,
-) -> Result<(Vec<HostShare>, Vec<u32>, Links), String> {
-    let host_of = host_of_ranks(settings);
-    let hosts = settings.hosts.iter().zip(Ranks::of_hosts(&host_of));
+) -> Result<(Vec<HostShare>, Links), String> {
+    let hosts = settings.hosts.iter().zip(Ranks::of_hosts(&settings.host_of));
     let shares: Vec<HostShare> =
         hosts.map(|(host, ranks)| HostShare { name: host.name.clone(), ranks }).collect();
-    let table = host_table::encode(&host_of);
+    let table = host_table::encode(&settings.host_of);
     if table.len() > host_table::MAX_TEXT {
         return Err(format!(
             "the hosts of {} ranks in an order without a pattern take {} bytes of each rank's \
@@ -131,15 +128,8 @@ fn connect(
     let mut links = Links::start(&start, arrived)?;
     match links.take_refused().into_iter().next() {
         Some(lost) => Err(lost.why),
-        None => Ok((shares, host_of, links)),
+        None => Ok((shares, links)),
     }
-}
-
-/// Returns the host of each rank.
-fn host_of_ranks(settings: &Settings) -> Vec<u32> {
-    let blocks = (0..).zip(&settings.hosts);
-    let blocks = blocks.flat_map(|(index, host)| repeat_n(index, host.slots as usize));
-    if settings.host_of.is_empty() { blocks.collect() } else { settings.host_of.clone() }
 }
 
 impl MultiHostJob {

@@ -31,7 +31,7 @@ pub fn deal(settings: &mut Settings) -> Result<(), Usage> {
         return Err(Usage(why));
     }
     settings.hosts = dealt.hosts;
-    settings.host_of = if dealt.host_of.is_sorted() { Vec::new() } else { dealt.host_of };
+    settings.host_of = dealt.host_of;
     Ok(())
 }
 

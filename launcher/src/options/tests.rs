@@ -28,8 +28,8 @@ fn shown(hosts: &[hosts::Host]) -> String {
 fn dealt(line: &str) -> String {
     let settings = run(line).unwrap();
     let order = settings.host_of.iter().map(|host| format!(" {host}")).collect::<String>();
-    let order = Some(order).filter(|order| !order.is_empty());
-    shown(&settings.hosts) + &order.map_or(String::new(), |order| format!(" as{order}"))
+    let order = if settings.host_of.is_sorted() { String::new() } else { format!(" as{order}") };
+    shown(&settings.hosts) + &order
 }
 
 #[test]
